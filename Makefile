@@ -1,0 +1,36 @@
+# Two commands from a fresh clone: `make demo` and `make test`. Nothing but Python 3.11+, its venv module and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format soak fuzz test-vllm bench-overhead bench-decision clean
+
+help: ## this list
+	@grep -E '^[a-z-]+: .* ##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing pinned packages into $(VENV) (once; about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,engines,lint]'
+	@touch $@
+
+demo: $(STAMP) ## four emulated replicas, the gateway, a chat workload, two policies compared
+	@$(BIN)/headway demo $(ARGS)
+
+test: $(STAMP) ## the whole test suite (under 15 minutes on 2 cores)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## ruff, format, strict types, the floors of the house
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP) ## rewrite the layout of the code
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks
+
+clean: ## remove what make has made
+	rm -rf $(VENV) .venv-* build dist src/*.egg-info .mypy_cache .ruff_cache .hypothesis

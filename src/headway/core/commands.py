@@ -1,0 +1,100 @@
+"""What the brain asks a body to do. Plain values, performed in order."""
+
+import msgspec
+
+from headway.core.ids import AttemptId, ReplicaId, RequestId
+from headway.core.outcome import Outcome
+from headway.core.view import Decision
+
+
+class Dispatch(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Send the request to this replica. `model` is the name the engine knows; the body splices it if it differs."""
+
+    request_id: RequestId
+    attempt_id: AttemptId
+    replica_id: ReplicaId
+    model: str
+
+
+class Hold(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Keep the request; a Dispatch or Reject follows. `position` counts from 1."""
+
+    request_id: RequestId
+    position: int
+
+
+class Reject(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Answer the client with our own error. `shed` tells overload (accounted as shed) from a bad request.
+
+    `code` is a stable word for machines (`model_not_found`, `context_length_exceeded`, `queue_full`, `queue_timeout`,
+    `no_replica`, `upstream_failed`, `quarantined`, `deadline`); `retry_after_s` is 0 when no header is to be sent.
+    """
+
+    request_id: RequestId
+    status: int
+    code: str
+    message: str
+    retry_after_s: float = 0.0
+    shed: bool = False
+
+
+class Relay(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Give the client what this (already settled) attempt's engine answered: there will be no retry."""
+
+    request_id: RequestId
+    attempt_id: AttemptId
+
+
+class Abort(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Cut an attempt that is in flight: its replica is known to be gone. The body ends it with `reason`,
+    posting AttemptFinished as for any other end."""
+
+    attempt_id: AttemptId
+    reason: str
+
+
+class SetTimer(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Post TimerFired(timer) at `at`. Setting a timer of the same name again moves it."""
+
+    timer: str
+    at: float
+
+
+class Probe(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Probe the health of this replica now and post ProbeSucceeded or ProbeFailed."""
+
+    replica_id: ReplicaId
+
+
+class Settled(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """What really happened to an attempt, beside what was forecast: the forecast's error is a metric.
+
+    `ttft_s` is None when no content arrived.
+    """
+
+    at: float
+    request_id: RequestId
+    attempt_id: AttemptId
+    replica_id: ReplicaId
+    outcome: Outcome
+    ttft_s: float | None
+    forecast_ttft_s: float
+    forecast_output_tokens: float
+
+
+class HealthChanged(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A replica's breaker moved, it was ejected or taken back, or the fleet entered or left panic (id empty)."""
+
+    at: float
+    replica_id: ReplicaId
+    state: str
+    reason: str
+
+
+class Record(msgspec.Struct, frozen=True, tag=True):
+    """Something worth keeping: for metrics, logs and explain."""
+
+    entry: Decision | Settled | HealthChanged
+
+
+Command = Dispatch | Hold | Reject | Relay | Abort | SetTimer | Probe | Record

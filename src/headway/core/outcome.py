@@ -1,0 +1,81 @@
+"""How an attempt ended. A low-cardinality enum for decisions and metrics; detail in text for people."""
+
+import enum
+
+import msgspec
+
+
+class OutcomeKind(enum.StrEnum):
+    """Every way an attempt can end. `VERDICT` says what each means for the replica's health."""
+
+    OK = "ok"
+    CLIENT_ERROR = "client_error"  # the engine answered 4xx other than 429
+    BACKPRESSURE = "backpressure"  # 429, or 503 that says the queue is full
+    SERVER_ERROR = "server_error"  # the engine answered 5xx
+    CONNECT_FAILED = "connect_failed"  # refused, unreachable, DNS, TLS
+    CONNECT_TIMEOUT = "connect_timeout"
+    STALE_CONNECTION = "stale_connection"  # a reused connection died before any response byte
+    RESET = "reset"  # a fresh connection died before any response byte
+    FIRST_BYTE_TIMEOUT = "first_byte_timeout"
+    IDLE_TIMEOUT = "idle_timeout"  # silence between two pieces of a response
+    TRUNCATED = "truncated"  # the response ended before its framing said so
+    BAD_RESPONSE = "bad_response"  # not HTTP, two framings, header bomb ...
+    ENGINE_ABORT = "engine_abort"  # finish_reason "abort" inside a 200
+    IN_BAND_ERROR = "in_band_error"  # an error event inside a 200 stream
+    CLIENT_CLOSED = "client_closed"
+    CANCELLED = "cancelled"  # we withdrew it (drain, admin, deadline)
+
+
+class Verdict(enum.StrEnum):
+    """What an outcome says about the replica."""
+
+    SUCCESS = "success"
+    BACKPRESSURE = "backpressure"
+    FAILURE = "failure"
+    NEUTRAL = "neutral"
+
+
+VERDICT: dict[OutcomeKind, Verdict] = {
+    OutcomeKind.OK: Verdict.SUCCESS,
+    OutcomeKind.CLIENT_ERROR: Verdict.SUCCESS,  # it answered; a wrong key or prompt is not ill health
+    OutcomeKind.BACKPRESSURE: Verdict.BACKPRESSURE,
+    OutcomeKind.SERVER_ERROR: Verdict.FAILURE,
+    OutcomeKind.CONNECT_FAILED: Verdict.FAILURE,
+    OutcomeKind.CONNECT_TIMEOUT: Verdict.FAILURE,
+    OutcomeKind.STALE_CONNECTION: Verdict.NEUTRAL,  # engines close idle connections all the time
+    OutcomeKind.RESET: Verdict.FAILURE,
+    OutcomeKind.FIRST_BYTE_TIMEOUT: Verdict.FAILURE,
+    OutcomeKind.IDLE_TIMEOUT: Verdict.FAILURE,
+    OutcomeKind.TRUNCATED: Verdict.FAILURE,
+    OutcomeKind.BAD_RESPONSE: Verdict.FAILURE,
+    OutcomeKind.ENGINE_ABORT: Verdict.BACKPRESSURE,  # draining or paused, not dead
+    OutcomeKind.IN_BAND_ERROR: Verdict.FAILURE,
+    OutcomeKind.CLIENT_CLOSED: Verdict.NEUTRAL,
+    OutcomeKind.CANCELLED: Verdict.NEUTRAL,
+}
+
+UNANSWERED = frozenset(
+    {OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT, OutcomeKind.STALE_CONNECTION, OutcomeKind.RESET}
+)
+"""The engine gave no byte of a response."""
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """The end of one attempt, as seen by the body.
+
+    `committed`: a response byte of this attempt was given to the client, so the request can no longer be retried.
+    `sent`: the request was written to the engine in full or in part, so it may have executed.
+    Token counts are the engine's own usage report where it gave one, else what was counted, else 0.
+    `retry_after_s` is what the engine asked for, 0 if nothing.
+    """
+
+    kind: OutcomeKind
+    status: int = 0
+    committed: bool = False
+    sent: bool = False
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    hit_limit: bool = False
+    retry_after_s: float = 0.0
+    detail: str = ""

@@ -1,0 +1,58 @@
+"""Contracts of what can be added: a policy here; dialects in engines/base, discovery sources in coordinate.
+
+`PLUGIN = Plugin(name, factory, Config)` at the end of a module makes it known; third parties use the entry-point
+group `headway.plugins`. A Config is a msgspec Struct: core knows no settings library.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from headway.core.request import Demand
+from headway.core.view import ReplicaView
+
+
+class Chance(Protocol):
+    """The seeded generator a body hands in (random.Random fits). core itself never makes one."""
+
+    def random(self) -> float:
+        """A float in [0, 1)."""
+        ...
+
+
+class Policy(Protocol):
+    """Ranks the replicas that may take a request. It never sees excluded ones and never chooses: the scheduler does.
+
+    `parts` names the entries of each cost tuple after the first, for explanations.
+    `tolerance` is the relative distance from the lowest cost within which candidates count as equal; the scheduler
+    then picks one by chance (0.0: exact ties only), so that a herd does not follow one snapshot.
+    `binds_late`: the policy's requests may be held until their forecast peak fits (the memory hold).
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    tolerance: float
+    binds_late: bool
+
+    def costs(
+        self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
+    ) -> Sequence[tuple[float, ...]]:
+        """One tuple per view, in order: the cost (lower is better, inf = never) and then its parts.
+
+        `views` is never empty, belongs to one model, is sorted by replica id and must not be changed. State that a
+        policy keeps must be per model (`demand.request.model`).
+        """
+        ...
+
+
+class NoConfig(msgspec.Struct, frozen=True):
+    """Settings of a plugin that has none."""
+
+
+class Plugin(msgspec.Struct, frozen=True):
+    """A thing that can be added by one file. `factory(config)` makes it."""
+
+    name: str
+    factory: Callable[[Any], Any]
+    config: type[msgspec.Struct] = NoConfig

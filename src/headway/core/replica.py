@@ -1,0 +1,73 @@
+"""A serving engine as configured or discovered (`ReplicaSpec`), and one report of its load (`LoadSample`)."""
+
+import msgspec
+
+from headway.core.ids import ReplicaId
+
+
+class ReplicaSpec(msgspec.Struct, frozen=True):
+    """One registered replica. Replaced as a whole when discovery learns more.
+
+    `serves` maps the model names clients may use to the name this engine knows (identity without aliases).
+    `max_model_tokens` is the longest context the engine accepts, 0 if unknown. `kv_capacity_tokens` is a configured
+    or discovered size of the KV pool for engines that do not report it, 0 if unknown. `metrics` is False when the
+    engine has no load report, so that the absence of samples is not an alarm.
+    `features` carries what a roofline knows about this kind of replica (prefill_tokens_per_s, step_base_s,
+    step_per_request_s, step_per_token_s): priors for the learned speeds. core does not know perfmodel.
+    """
+
+    id: ReplicaId
+    url: str
+    engine: str = "openai"
+    model: str = ""
+    version: str = ""
+    precision: str = ""
+    role: str = "both"
+    gpu: str = ""
+    gpu_count: int = 1
+    labels: dict[str, str] = {}
+    weight: float = 1.0
+    serves: dict[str, str] = {}
+    max_model_tokens: int = 0
+    kv_capacity_tokens: int = 0
+    max_num_seqs: int = 0
+    metrics: bool = True
+    features: dict[str, float] = {}
+
+    @property
+    def kind(self) -> str:
+        """Replicas of one kind are expected to run at the same speed; learned coefficients shrink towards its mean."""
+        return f"{self.model}|{self.version}|{self.precision}|{self.gpu}x{self.gpu_count}"
+
+    @property
+    def pool(self) -> str:
+        """Replicas of one pool can serve the same requests with the same result."""
+        return f"{self.model}|{self.version}|{self.precision}"
+
+
+class LoadSample(msgspec.Struct, frozen=True):
+    """One load report of a replica. `None` means that the engine did not say: it is never read as zero.
+
+    `taken_at` is our monotonic clock at the moment the report was requested (not when the answer arrived: requests
+    sent in between may or may not be counted in it, and it is safer to count them twice than not at all).
+    `epoch` grows with each report of one boot of the engine. `partial` reports (a response header) carry a few
+    fields only and leave the others of the last full report standing.
+    """
+
+    replica_id: ReplicaId
+    taken_at: float
+    epoch: int = 0
+    kv_capacity_tokens: int | None = None
+    kv_used_tokens: int | None = None
+    running: int | None = None
+    waiting: int | None = None
+    preemptions_total: int | None = None
+    max_num_seqs: int | None = None
+    prefix_hits_total: int | None = None
+    prefix_queries_total: int | None = None
+    generated_tokens_total: int | None = None
+    prompt_tokens_total: int | None = None
+    sleep_level: int | None = None
+    device_free_bytes: int | None = None
+    device_total_bytes: int | None = None
+    partial: bool = False

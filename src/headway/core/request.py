@@ -1,0 +1,56 @@
+"""What the brain is told about a request, and what it believes about it (`Demand`)."""
+
+import msgspec
+
+from headway.core.ids import ReplicaId, RequestId
+
+
+class RequestInfo(msgspec.Struct, frozen=True, gc=False):
+    """The facts of one client request. Everything here was read from bytes; nothing is a guess.
+
+    `prompt_bytes` is the raw length of the prompt text (the JSON of messages, prompt or input, less inline media);
+    `prompt_tokens` is 0 unless the count is known exactly (token ids were sent).
+    `media_tokens` is a rough token count for inline images and audio, added to the text estimate.
+    `max_output_tokens` is 0 when the client stated no limit.
+    `prefix_hashes` are chained 64-bit hashes of consecutive fixed-size blocks of the raw prompt text.
+    `generates` is False for requests that produce no tokens step by step (embeddings, rerank, tokenize ...).
+    `fingerprint` identifies the body, so that a request that kills engines can be quarantined.
+    `deadline` is on the same monotonic clock as event times.
+    """
+
+    id: RequestId
+    model: str
+    tenant: str = ""
+    priority: int = 0
+    prompt_bytes: int = 0
+    prompt_tokens: int = 0
+    media_tokens: int = 0
+    max_output_tokens: int = 0
+    sequences: int = 1
+    prefix_hashes: tuple[int, ...] = ()
+    session_key: str = ""
+    deadline: float | None = None
+    stream: bool = False
+    generates: bool = True
+    resumable: bool = False
+    precision_floor: str = ""
+    fingerprint: int = 0
+
+
+class Demand(msgspec.Struct, frozen=True, gc=False):
+    """What the brain forecasts for a request before it runs (tokens).
+
+    `output_mean` and `output_sigma` describe the forecast output length, already capped by the client's limit.
+    `hits` maps replicas to prompt tokens believed to be in their prefix cache; absent means 0.
+    """
+
+    request: RequestInfo
+    prompt_tokens: int
+    output_mean: float
+    output_sigma: float
+    output_limit: int
+    hits: dict[ReplicaId, int]
+
+    def hit(self, replica: ReplicaId) -> int:
+        """Prompt tokens believed cached at a replica, at most prompt_tokens - 1."""
+        return self.hits.get(replica, 0)

@@ -1,0 +1,88 @@
+"""Settings of the data plane as plain values. compose maps the user's file onto them; defaults are here only."""
+
+import ssl
+
+import msgspec
+
+INFERENCE_PATHS = (
+    "/v1/",  # every POST below it that names a model
+    "/tokenize",
+    "/detokenize",
+    "/rerank",
+    "/v2/rerank",
+    "/score",
+    "/pooling",
+    "/classify",
+    "/generate",
+    "/completion",
+    "/completions",
+    "/infill",
+    "/embedding",
+    "/embeddings",
+    "/api/chat",
+    "/api/generate",
+    "/inference/v1/generate",
+)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds on what one client may send, each with the status that says so."""
+
+    max_head_bytes: int = 32 * 1024  # 431
+    max_uri_bytes: int = 8 * 1024  # 414
+    max_headers: int = 100  # 431
+    max_body_bytes: int = 64 * 1024 * 1024  # 413; multimodal bodies of 30 MiB are ordinary
+    head_timeout_s: float = 10.0  # 408
+    body_timeout_s: float = 10.0  # 408: silence or a trickle while a body is owed
+    min_body_bytes_per_s: int = 1024  # a body slower than this after body_timeout_s is cut
+    keepalive_timeout_s: float = 75.0
+    buffered_body_bytes: int = 256 * 1024 * 1024  # 503: bodies held by all requests together
+    write_high_water_bytes: int = 64 * 1024  # back-pressure: stop reading the engine above this
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Patience with engines (s). Generations may be slow: nothing here is below two minutes but the connect."""
+
+    connect_s: float = 3.0
+    first_byte_s: float = 600.0
+    idle_s: float = 180.0
+    pool_idle_s: float = 3.0  # uvicorn closes at 5 s; being earlier avoids the race
+    drain_s: float = 30.0
+    drain_grace_s: float = 0.0  # readiness is 503 but connections are still accepted
+
+
+class Cors(msgspec.Struct, frozen=True):
+    """Browser access. Empty origins: no CORS headers at all. "*" allows any origin."""
+
+    origins: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ("authorization", "content-type", "x-request-id")
+    max_age_s: int = 600
+
+
+class UpstreamAuth(msgspec.Struct, frozen=True):
+    """What credentials an engine sees. `api_key` wins over the client's header; empty and not forwarded: none."""
+
+    api_key: str = ""
+    forward_client: bool = False
+
+
+class GatewayConfig(msgspec.Struct, frozen=True):
+    """Everything the data plane needs to know, but the brain."""
+
+    host: str = "127.0.0.1"
+    port: int = 8800
+    limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()
+    cors: Cors = Cors()
+    auth: UpstreamAuth = UpstreamAuth()
+    replica_keys: dict[str, str] = {}  # replica url -> API key
+    paths: tuple[str, ...] = INFERENCE_PATHS
+    server_tls: ssl.SSLContext | None = None
+    client_tls: ssl.SSLContext | None = None
+    preserve_host: bool = False
+    trust_forwarded: bool = False
+    session_headers: tuple[str, ...] = ("x-session-id",)
+    deadline_header: str = "x-request-deadline-s"
+    inject_usage: str = "learn"  # never | learn (until the model's bytes-per-token ratio is known) | always
+    progress_tick_s: float = 0.05
+    backlog: int = 1024
