@@ -1,0 +1,40 @@
+"""What every test may use: the recordings beside the project, and a way to run coroutines on uvloop."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of recordings and traces; the test is skipped where it is absent, and fails if it was promised."""
+    if not SHARED.is_dir():
+        if os.environ.get("HEADWAY_REQUIRE_SHARED") == "1":
+            pytest.fail("the recordings were promised (HEADWAY_REQUIRE_SHARED=1) but are not beside the project")
+        pytest.skip("recordings of real engines are not beside the project")
+    return SHARED
+
+
+@pytest.fixture
+def run() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Run a coroutine on a fresh uvloop, with a bound of 60 s, and fail if it leaves tasks behind."""
+
+    def runner(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        async def bounded() -> Any:
+            async with asyncio.timeout(60):
+                result = await coroutine
+            left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task() and not t.done()]
+            assert not left, f"tasks left behind: {left}"
+            return result
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+            return loop.run(bounded())
+
+    return runner
