@@ -66,7 +66,7 @@ class Dialect(Protocol):
     resume: Resume
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:
-        """Facts if these answers (path -> body of a 200) come from this engine, else None. Asked paths: `detect_paths`."""
+        """Facts if these answers (path -> body of a 200; asked: `detect_paths`) come from this engine, else None."""
         ...
 
     detect_paths: tuple[str, ...]
