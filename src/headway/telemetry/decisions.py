@@ -1,0 +1,60 @@
+"""The bounded memory of decisions: why each recent attempt went where it went, and how that turned out.
+
+Two rings, appended to on every request and searched only when somebody asks: an index would cost more per request
+than all the explanations of a day.
+"""
+
+from collections import deque
+
+import msgspec
+
+from headway.core.commands import Settled
+from headway.core.ids import attempt_id
+from headway.core.view import Decision
+
+DEFAULT_CAPACITY = 8192
+"""Decisions remembered. One with eight candidates takes about 2 kB, so the memory stays below 20 MB."""
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """One attempt: the decision, and its outcome once it is settled. What differs is the forecast's error."""
+
+    decision: Decision
+    settled: Settled | None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Every attempt of one request, in order."""
+
+    request_id: str
+    attempts: tuple[Explained, ...]
+
+
+class DecisionLog:
+    """The latest decisions and outcomes. Both are kept by count, oldest forgotten first."""
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        self._decisions: deque[Decision] = deque(maxlen=capacity)
+        self._outcomes: deque[Settled] = deque(maxlen=capacity)
+        self.decided = self._decisions.append
+        self.settled = self._outcomes.append
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    def explain(self, request_id: str) -> Explanation | None:
+        """Everything known about a request, None when it is unknown or forgotten.
+
+        Also accepts the id of an attempt (`<request>-<digit>`), as engines log it.
+        """
+        wanted = {request_id, request_id[:-2] if request_id[-2:-1] == "-" else request_id}
+        decisions = [decision for decision in self._decisions if decision.request_id in wanted]
+        if not decisions:
+            return None
+        outcomes = {entry.attempt_id: entry for entry in self._outcomes if entry.request_id in wanted}
+        attempts = tuple(Explained(d, outcomes.get(attempt_id(d.request_id, d.attempt))) for d in decisions)
+        return Explanation(decisions[0].request_id, attempts)
+
+    def latest(self, count: int) -> list[Decision]:
+        """The most recent decisions, newest first."""
+        return [decision for _, decision in zip(range(count), reversed(self._decisions), strict=False)]
