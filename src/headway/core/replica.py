@@ -51,8 +51,8 @@ class LoadSample(msgspec.Struct, frozen=True):
     `taken_at` is our monotonic clock at the moment the report was requested (not when the answer arrived: requests
     sent in between may or may not be counted in it, and it is safer to count them twice than not at all).
     `epoch` grows with each report of one boot of the engine. `partial` reports (a response header) carry a few
-    fields only and leave the others of the last full report standing. `kv_usage` is the used fraction (0..1) of the pool
-    where an engine reports a fraction without the pool's size: used tokens are then `kv_usage` times the size known
+    fields only and leave the others of the last full report standing. `kv_usage` is the used fraction (0..1) of the
+    pool where an engine reports it without the pool's size: used tokens are then `kv_usage` times the size known
     otherwise (an earlier report, or the spec).
     """
 
