@@ -1,0 +1,26 @@
+"""Changing a few bytes of a body by offset and leaving every other byte as the client wrote it.
+
+An edit is `(start, end, replacement)`; `start == end` inserts. Never re-serialises: numbers beyond 2**53, escapes, key
+order and spacing stay what they were.
+"""
+
+from collections.abc import Sequence
+
+Edit = tuple[int, int, bytes]
+
+
+def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
+    """`body` with `edits` applied. Offsets refer to the original; edits must not overlap, in any order.
+
+    Raises ValueError for edits that overlap or lie outside.
+    """
+    parts: list[bytes] = []
+    at = 0
+    for start, end, replacement in sorted(edits):
+        if not at <= start <= end <= len(body):
+            raise ValueError(f"edit {start}..{end} overlaps another or lies outside of {len(body)} bytes")
+        parts.append(body[at:start])
+        parts.append(replacement)
+        at = end
+    parts.append(body[at:])
+    return b"".join(parts)
