@@ -61,9 +61,8 @@ def configure(
     """Set up logging for the process. `json` defaults to True when `stream` (stderr) is not a terminal."""
     stream = stream if stream is not None else sys.stderr
     terminal = stream is not None and not stream.closed and stream.isatty()
-    logs = Logs(
-        LineSink(_writer(stream)), Redactor(secrets), json=not terminal if json is None else json, colours=terminal
-    )
+    json = not terminal if json is None else json
+    logs = Logs(LineSink(_writer(stream)), Redactor(secrets), json, colours=terminal)
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, Logs)]:
         old.close()
@@ -74,7 +73,7 @@ def configure(
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *_shared(),
+            *_shared(json),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
