@@ -1,0 +1,130 @@
+"""From a file to settings, or to problems that name field and line and guess what was meant."""
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path as FilePath
+from typing import Any, get_args
+
+import msgspec
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from headway.compose.settings import Settings
+from headway.compose.source import Document, Path, Problem, SettingsError, parse
+from headway.telemetry.redact import SENSITIVE
+
+MAX_FILE_BYTES = 1_000_000
+"""A fleet of a thousand replicas takes 200 kB; more than this is the wrong file."""
+
+
+def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read a settings file. Raises SettingsError with everything that is wrong with it."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(str(path), [Problem((), f"cannot be read: {error.strerror}")]) from None
+    if len(data) > MAX_FILE_BYTES:
+        raise SettingsError(str(path), [Problem((), "is larger than 1 MB: not a settings file")])
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise SettingsError(str(path), [Problem((), f"is not UTF-8 text (byte {error.start})")]) from None
+    return validate(parse(text, str(path), os.environ if environ is None else environ))
+
+
+def validate(document: Document) -> Settings:
+    """Settings from a parsed document. Raises SettingsError."""
+    if not isinstance(document.data, dict):
+        raise SettingsError(document.source, [Problem((), "must be a map of sections (`listen:`, `replicas:` ...)", 1)])
+    try:
+        return Settings.model_validate(document.data)
+    except ValidationError as error:
+        problems = [_problem(document, dict(detail)) for detail in error.errors(include_url=False)]
+        raise SettingsError(document.source, problems) from None
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """A hint such as `; did you mean "port"?`, empty when nothing is near."""
+    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f'; did you mean "{match[0]}"?' if match else ""
+
+
+def read_secret(value: SecretStr | None, file: FilePath | None, field: Path) -> str:
+    """A secret given in place or in a file (one trailing newline dropped), empty when neither is set.
+
+    Raises SettingsError when the file cannot be read, is empty, or both are given.
+    """
+    if value is not None and file is not None:
+        raise SettingsError("settings", [Problem(field, f"give {field[-1]} or {field[-1]}_file, not both")])
+    if file is None:
+        return value.get_secret_value() if value is not None else ""
+    try:
+        secret = file.read_text().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError("settings", [Problem((*field[:-1], f"{field[-1]}_file"), f"{file}: {error}")]) from None
+    if not secret:
+        raise SettingsError("settings", [Problem((*field[:-1], f"{field[-1]}_file"), f"{file} is empty")])
+    return secret
+
+
+def _problem(document: Document, detail: dict[str, Any]) -> Problem:
+    path: Path = tuple(detail["loc"])
+    kind, message = detail["type"], str(detail["msg"])
+    if kind == "extra_forbidden":
+        known = _fields_at(path[:-1])
+        message = "unknown key" + (near(str(path[-1]), known) or f"; known here: {', '.join(sorted(known))}")
+    elif kind == "missing":
+        message = "is required"
+    elif kind == "value_error":
+        message = message.removeprefix("Value error, ")
+    else:
+        message = message[:1].lower() + message[1:]
+        raw = document.raw.get(path)
+        if raw is not None and not SENSITIVE.match(str(path[-1])):
+            message = f"{message} (found {raw!r})"
+    return Problem(path, message, document.line(path))
+
+
+def _fields_at(path: Path) -> set[str]:
+    """Names a section knows; the path leads there from the root."""
+    model: Any = Settings
+    for part in path:
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            model = model.model_fields[str(part)].annotation
+        else:
+            model = (get_args(model) or (None,))[-1]
+        model = _unwrap(model)
+    return set(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else set()
+
+
+def _unwrap(annotation: Any) -> Any:
+    """The model inside Optional, Annotated."""
+    arguments = [argument for argument in get_args(annotation) if argument is not type(None)]
+    if isinstance(annotation, type) and not arguments:
+        return annotation
+    for argument in arguments[:1] if hasattr(annotation, "__metadata__") else arguments:
+        if isinstance(argument, type) and issubclass(argument, BaseModel):
+            return argument
+    return annotation
+
+
+def convert(data: dict[str, Any], struct: type[msgspec.Struct], path: Path) -> Any:
+    """Turn free-form options into a Struct. Raises SettingsError that names the field below `path`."""
+    _refuse_unknown(data, struct, path)
+    try:
+        return msgspec.convert(data, struct, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        inner = tuple(part for part in where.rstrip("`").split(".") if part)
+        raise SettingsError("settings", [Problem((*path, *inner), message[:1].lower() + message[1:])]) from None
+
+
+def _refuse_unknown(data: Mapping[str, Any], struct: type[msgspec.Struct], path: Path) -> None:
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+    for name, value in data.items():
+        if name not in fields:
+            hint = near(str(name), fields) or (f"; known here: {', '.join(fields)}" if fields else "; it takes none")
+            raise SettingsError("settings", [Problem((*path, str(name)), f"unknown key{hint}")])
+        inner = fields[name]
+        if isinstance(value, Mapping) and isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+            _refuse_unknown(value, inner, (*path, str(name)))

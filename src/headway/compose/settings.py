@@ -1,0 +1,260 @@
+"""What a user may set, as pydantic models: one section each, every field described. Nothing is done here.
+
+Defaults of the data plane live in `gateway.config`, those of the brain in its own config; this file only names,
+describes and bounds them, so that errors and the JSON schema speak the user's language.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+
+from headway.gateway.config import INFERENCE_PATHS
+from headway.gateway.config import Cors as _Cors
+from headway.gateway.config import GatewayConfig as _Gateway
+from headway.gateway.config import Limits as _Limits
+from headway.gateway.config import Timeouts as _Timeouts
+
+_L, _T, _C, _G = _Limits(), _Timeouts(), _Cors(), _Gateway()
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Bytes = Annotated[int, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A part of the file. Unknown keys are errors: a misspelt setting must not be silently ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+
+class ServerTls(Section):
+    """Certificate of the data port."""
+
+    cert_file: Path = Field(description="PEM file with the certificate chain.")
+    key_file: Path = Field(description="PEM file with the private key.")
+    client_ca_file: Path | None = Field(
+        default=None, description="When set, clients must show a certificate signed by it."
+    )
+
+
+class ClientTls(Section):
+    """How Headway checks, and identifies itself to, replicas behind https URLs."""
+
+    ca_file: Path | None = Field(default=None, description="PEM file of trusted authorities, instead of the system's.")
+    cert_file: Path | None = Field(
+        default=None, description="PEM file with our certificate for engines that ask for one."
+    )
+    key_file: Path | None = Field(default=None, description="PEM file with its private key.")
+    verify: bool = Field(default=True, description="False accepts any certificate. Only for tests.")
+
+
+class Listen(Section):
+    """Where clients connect."""
+
+    host: str = Field(default=_G.host, description="Address to bind; 0.0.0.0 or :: for every interface.")
+    port: Port = Field(default=_G.port, description="Port of the data plane.")
+    backlog: int = Field(default=_G.backlog, ge=1, description="Connections the kernel may hold for us.")
+    tls: ServerTls | None = Field(default=None, description="Serve https instead of http.")
+
+
+class Admin(Section):
+    """Where operators connect: health, metrics, fleet, explanations, registration."""
+
+    enabled: bool = Field(default=True, description="False opens no admin port at all.")
+    host: str = Field(default="127.0.0.1", description="Address to bind. Anything but loopback needs a token.")
+    port: Port = Field(default=8801, description="Port of the admin API.")
+    token: SecretStr | None = Field(
+        default=None, description="Bearer token that every route but health needs when set."
+    )
+    token_file: Path | None = Field(
+        default=None, description="File that holds the token; a trailing newline is dropped."
+    )
+
+
+class Replica(Section):
+    """One serving engine. A plain URL is enough: engine, model and sizes are detected."""
+
+    url: str = Field(description="http(s) URL of the engine, with a path prefix if it has one.")
+    engine: str = Field(
+        default="auto", description="Dialect of the engine (vllm, sglang, llamacpp ...), auto to detect it."
+    )
+    model: str = Field(default="", description="Name of the model it serves; detected when empty.")
+    serves: dict[str, str] = Field(default={}, description="Further names clients may use -> name this engine knows.")
+    api_key: SecretStr | None = Field(default=None, description="Key sent to this engine as a bearer token.")
+    api_key_file: Path | None = Field(
+        default=None, description="File that holds the key; a trailing newline is dropped."
+    )
+    labels: dict[str, str] = Field(default={}, description="Free labels, for people and for joining device metrics.")
+    weight: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="Share of the load relative to its peers."
+    )
+    version: str = Field(default="", description="Version of the model; replicas of one pool must agree.")
+    precision: str = Field(default="", description="Precision it is served in, such as bf16 or fp8.")
+    gpu: str = Field(default="", description="Kind of GPU, such as h100-80gb: prior of the learned speed.")
+    gpu_count: int = Field(default=1, ge=1, description="GPUs of this replica.")
+    kv_capacity_tokens: int = Field(
+        default=0, ge=0, description="Size of the KV pool for engines that do not report it."
+    )
+    max_model_tokens: int = Field(default=0, ge=0, description="Longest context it accepts; 0: detect.")
+    max_num_seqs: int = Field(default=0, ge=0, description="Most sequences it runs at once; 0: detect.")
+    metrics: bool | None = Field(
+        default=None, description="False: the engine has no load report; empty: ask the dialect."
+    )
+
+
+class Policy(Section):
+    """How replicas are ranked."""
+
+    name: str = Field(default="headroom", description="Name of a policy: `headway check --list` shows all.")
+    options: dict[str, Any] = Field(default={}, description="Constants of that policy.")
+
+
+class Limits(Section):
+    """Bounds on what one client may send, each with the status that says so."""
+
+    max_head_bytes: Bytes = Field(default=_L.max_head_bytes, description="Request line and headers together (431).")
+    max_uri_bytes: Bytes = Field(default=_L.max_uri_bytes, description="Request target (414).")
+    max_headers: int = Field(default=_L.max_headers, gt=0, description="Header lines (431).")
+    max_body_bytes: Bytes = Field(default=_L.max_body_bytes, description="Request body (413).")
+    head_timeout_s: Seconds = Field(
+        default=_L.head_timeout_s, description="From first byte to the end of the head (408)."
+    )
+    body_timeout_s: Seconds = Field(default=_L.body_timeout_s, description="Silence while a body is owed (408).")
+    min_body_bytes_per_s: int = Field(default=_L.min_body_bytes_per_s, ge=0, description="Slower bodies are cut (408).")
+    keepalive_timeout_s: Seconds = Field(
+        default=_L.keepalive_timeout_s, description="Idle client connections are closed."
+    )
+    buffered_body_bytes: Bytes = Field(default=_L.buffered_body_bytes, description="Bodies held by all requests (503).")
+    write_high_water_bytes: Bytes = Field(
+        default=_L.write_high_water_bytes, description="Unsent bytes that stop reading."
+    )
+
+
+class Timeouts(Section):
+    """Patience with engines."""
+
+    connect_s: Seconds = Field(default=_T.connect_s, description="To open a connection.")
+    first_byte_s: Seconds = Field(
+        default=_T.first_byte_s, description="From the request to the first byte of its answer."
+    )
+    idle_s: Seconds = Field(default=_T.idle_s, description="Silence between two pieces of an answer.")
+    pool_idle_s: Seconds = Field(default=_T.pool_idle_s, description="Idle upstream connections are closed after this.")
+    drain_s: SecondsOrZero = Field(
+        default=_T.drain_s, description="After SIGTERM, how long running requests may go on."
+    )
+    drain_grace_s: SecondsOrZero = Field(
+        default=_T.drain_grace_s,
+        description="After SIGTERM, how long connections are still accepted while /readyz is 503.",
+    )
+
+
+class Cors(Section):
+    """Browser access to the data port."""
+
+    origins: list[str] = Field(
+        default=list(_C.origins), description='Allowed origins; "*" allows any; empty: no CORS at all.'
+    )
+    headers: list[str] = Field(default=list(_C.headers), description="Request headers a browser may send.")
+    max_age_s: int = Field(default=_C.max_age_s, ge=0, description="How long a browser may remember a preflight.")
+
+
+class Upstream(Section):
+    """What engines get to see."""
+
+    api_key: SecretStr | None = Field(default=None, description="Key for every replica that has none of its own.")
+    api_key_file: Path | None = Field(default=None, description="File that holds it; a trailing newline is dropped.")
+    forward_authorization: bool = Field(
+        default=False, description="Pass the client's Authorization on when there is no key."
+    )
+    preserve_host: bool = Field(
+        default=_G.preserve_host, description="Send the client's Host instead of the replica's own."
+    )
+    trust_forwarded: bool = Field(
+        default=_G.trust_forwarded, description="Keep X-Forwarded-* that came with the request."
+    )
+    tls: ClientTls | None = Field(default=None, description="TLS towards https replicas.")
+
+
+class Requests(Section):
+    """How requests are understood."""
+
+    paths: list[str] = Field(
+        default=list(INFERENCE_PATHS), description="Routes that reach engines; a trailing / is a prefix."
+    )
+    session_headers: list[str] = Field(default=list(_G.session_headers), description="Headers that name a session.")
+    deadline_header: str = Field(default=_G.deadline_header, description="Header with the seconds a client will wait.")
+    inject_usage: Literal["never", "learn", "always"] = Field(
+        default="learn",
+        description="Ask engines for a usage report on streams: until the length ratio is learned, or always.",
+    )
+
+
+class Observe(Section):
+    """Watching the fleet."""
+
+    interval_s: Seconds = Field(default=0.5, description="Seconds between two load reports of a replica (with jitter).")
+    discover: bool = Field(default=False, description="Also look for engines on localhost at their usual ports.")
+
+
+class Logging(Section):
+    """Log lines on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severity that is written."
+    )
+    format: Literal["auto", "text", "json"] = Field(
+        default="auto", description="auto: text on a terminal, JSON elsewhere."
+    )
+    access: bool = Field(default=True, description="One line per request.")
+
+
+def _as_replica(value: Any) -> Any:
+    return {"url": value} if isinstance(value, str) else value
+
+
+def _as_policy(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _as_names(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], BeforeValidator(_as_names), Field(min_length=1)]
+
+
+class Settings(Section):
+    """The whole of `headway.yaml`. Every section may be left out."""
+
+    listen: Listen = Listen()
+    admin: Admin = Admin()
+    replicas: list[Annotated[Replica, BeforeValidator(_as_replica)]] = Field(
+        default=[], description="Serving engines: URLs, or maps with more."
+    )
+    policy: Annotated[Policy, BeforeValidator(_as_policy)] = Policy()
+    models: dict[str, Names] = Field(
+        default={},
+        description="Alias -> model names, most wanted first; each replica gets the first of them that it serves.",
+    )
+    upstream: Upstream = Upstream()
+    requests: Requests = Requests()
+    limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()
+    cors: Cors = Cors()
+    observe: Observe = Observe()
+    logging: Logging = Logging()
+    brain: dict[str, Any] = Field(default={}, description="Constants of the brain, nested by module; rarely needed.")
+    journal: Path | None = Field(default=None, description="Write every event and command here, for `headway verify`.")
+    seed: int | None = Field(
+        default=None, description="Seed of the brain's chance; by default a fresh one, which is logged."
+    )
+
+    @model_validator(mode="after")
+    def _no_replica_twice(self) -> "Settings":
+        urls = [replica.url.rstrip("/") for replica in self.replicas]
+        twice = sorted({url for url in urls if urls.count(url) > 1})
+        if twice:
+            raise ValueError(f"replicas: {twice[0]} is listed twice")
+        return self

@@ -1,0 +1,139 @@
+"""A YAML document that remembers where everything was written, and environment variables inside it.
+
+Settings are validated as plain data; this is what lets an error name the line. Duplicate keys, which YAML parsers
+quietly let win or lose, are refused here.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+Path = tuple[str | int, ...]
+
+VARIABLE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a settings file. `line` counts from 1, 0 when unknown."""
+
+    path: Path
+    message: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line else ""
+        field = dotted(self.path)
+        return f"{where}{field}: {self.message}" if field else f"{where}{self.message}"
+
+
+class SettingsError(Exception):
+    """A settings file cannot be used. `problems` are all that were found, in order of lines."""
+
+    def __init__(self, source: str, problems: list[Problem]) -> None:
+        self.source = source
+        self.problems = sorted(problems, key=lambda problem: problem.line)
+        super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
+
+
+class Document(msgspec.Struct, frozen=True):
+    """Plain data with environment variables expanded, and for each path its line and the text as written."""
+
+    source: str
+    data: Any
+    lines: dict[Path, int]
+    raw: dict[Path, str]
+
+    def line(self, path: Path) -> int:
+        """The line of a field, or of the nearest thing around it that was written down."""
+        for length in range(len(path), -1, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return 0
+
+
+def dotted(path: Path) -> str:
+    """`("replicas", 0, "url")` as people write it: `replicas[0].url`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def parse(text: str, source: str, environ: Mapping[str, str]) -> Document:
+    """Read a document. Raises SettingsError for bad YAML, duplicate keys and variables that are not set."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return Document(source, {}, {}, {})
+        problems = [Problem(path, "is written twice", line) for path, line in _duplicates(node, ())]
+        data = loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise SettingsError(
+            source, [Problem((), f"not valid YAML: {error.problem}", mark.line + 1 if mark else 0)]
+        ) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SettingsError(source, [Problem((), f"not valid YAML: {error}")]) from None
+    finally:
+        loader.dispose()
+    lines: dict[Path, int] = {}
+    raw: dict[Path, str] = {}
+    for path, line, value in _walk(node, ()):
+        lines[path] = line
+        if value is not None:
+            raw[path] = value
+    expanded = _expand(data, (), environ, lines, problems)
+    if problems:
+        raise SettingsError(source, problems)
+    return Document(source, expanded, lines, raw)
+
+
+def _walk(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int, str | None]]:
+    """Every value with the line of its key, and its text if it is a scalar."""
+    yield path, node.start_mark.line + 1, node.value if isinstance(node, yaml.ScalarNode) else None
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*path, str(key.value))
+            first, *rest = _walk(value, inner)
+            yield inner, key.start_mark.line + 1, first[2]
+            yield from rest
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _walk(value, (*path, index))
+
+
+def _duplicates(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            inner = (*path, str(key.value))
+            if str(key.value) in seen and key.value != "<<":
+                yield inner, key.start_mark.line + 1
+            seen.add(str(key.value))
+            yield from _duplicates(value, inner)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _duplicates(value, (*path, index))
+
+
+def _expand(value: Any, path: Path, environ: Mapping[str, str], lines: dict[Path, int], problems: list[Problem]) -> Any:
+    if isinstance(value, dict):
+        return {key: _expand(inner, (*path, str(key)), environ, lines, problems) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_expand(inner, (*path, index), environ, lines, problems) for index, inner in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match["name"]
+        if not name:
+            return "$"
+        default: str | None = match["default"]
+        found = environ.get(name, default)
+        if found is None:
+            problems.append(Problem(path, f"environment variable {name} is not set", lines.get(path, 0)))
+        return found or ""
+
+    return VARIABLE.sub(replacement, value)
