@@ -1,7 +1,7 @@
 """Turns the segments of a prompt into real text, so that an HTTP request has the size and the sharing it stands for.
 
-One token becomes one short English word and a blank, four bytes: about what byte-pair tokenizers make of such words,
-so a prompt of n tokens is close to n tokens for a real engine too (its chat template adds a few per message).
+One token becomes one of the commonest three-letter words of English and a blank: four bytes, and one token for byte-pair
+vocabularies, so a prompt of n tokens is close to n tokens for an engine too (its chat template adds a few per message).
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,9 @@ from headway.workload.request import Request, Segment
 BYTES_PER_TOKEN = 4
 
 _LEXICON = """
-air all and ant any are arm art bag bar bat bed bee big bit bow box boy bus but can car cat cow cup cut dad
-day did dog dry due ear eat egg end eye fan far fat few fit fix fly for fox fun gap gas get gun has hat hen
-her him his hit hot how ice ink its job joy key kid lab law lay leg let lie lip log lot low mad man map mix
-mom net new nor not now odd off oil old one our out own pay pen per pet pie pig pin pit pop pot put raw ray
-red rid rob row rub run sad sat saw say sea see set she shy sir sit six sky son spy sum sun tax tea ten the
-tie tip toe ton too top toy try two use van vet via war was way wet who why win wit won yes yet you zoo
+add age ago air all and any are ask bed big box boy but can car cut day did dog dry eat end eye far few fly for get
+got had has her him his hot how lay let lot low man map may men new now off old one our out own put ran red run saw
+say sea see set she sit six sun ten the too top try two use war was way who why yes yet you
 """
 _TABLE = np.array([f"{word} ".encode() for word in _LEXICON.split()], dtype="S4")
 
