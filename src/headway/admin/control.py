@@ -1,0 +1,61 @@
+"""What the admin API may ask of the running gateway. compose implements it."""
+
+from typing import Protocol
+
+import msgspec
+
+from headway.core.ids import ReplicaId
+from headway.core.view import FleetSnapshot
+
+
+class NewReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A replica to register. `url` is enough; what is left out is detected."""
+
+    url: str
+    engine: str = "auto"
+    model: str = ""
+    serves: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    weight: float = 1.0
+    kv_capacity_tokens: int = 0
+    max_model_tokens: int = 0
+    max_num_seqs: int = 0
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A replica was registered under this id, or waits until it answers (`id` empty)."""
+
+    id: str
+    url: str
+    note: str = ""
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A registration was refused, and why."""
+
+    reason: str
+
+
+class Control(Protocol):
+    """The running gateway, as operators see it."""
+
+    def snapshot(self) -> FleetSnapshot:
+        """Every view now."""
+        ...
+
+    @property
+    def draining(self) -> bool:
+        """Whether the process is on its way out."""
+        ...
+
+    async def add(self, replica: NewReplica) -> Added | Refused:
+        """Register a replica."""
+        ...
+
+    async def remove(self, replica_id: ReplicaId) -> bool:
+        """Forget a replica; False when there is none of that id."""
+        ...
+
+    def drain(self, replica_id: ReplicaId, draining: bool) -> bool:
+        """Stop, or resume, sending new requests to a replica; False when there is none of that id."""
+        ...
