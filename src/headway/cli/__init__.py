@@ -1,1 +1,72 @@
-"""cli."""
+"""The commands. Each lives in a module that offers a typer function `command`; it is imported when it is called,
+so that `headway --help` answers at once. Commands read arguments and print; what they do lives in other rooms.
+"""
+
+import importlib
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from headway import __version__
+
+COMMANDS = {
+    "serve": "Balance load over a fleet of inference engines.",
+    "demo": "See it work: four emulated replicas, two policies, one workload.",
+    "emulate": "Run an inference engine without a GPU.",
+    "bench": "Put open-loop load on any OpenAI endpoint and measure it.",
+    "check": "Validate and explain a settings file.",
+    "explain": "Show why a request went where it went.",
+    "verify": "Replay a journal and reproduce every decision.",
+}
+
+
+class LazyCommand(TyperCommand):
+    """A name and one line of help; the real command is loaded when it is invoked."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, help=COMMANDS[name])
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Hand over to the real command."""
+        assert self.name is not None
+        return load(self.name).make_context(info_name, args, parent, **extra)
+
+
+def load(name: str) -> TyperCommand:
+    """Import a command's module and make the command from its function."""
+    module = importlib.import_module(f"headway.cli.{name}")
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    app.command(name, help=COMMANDS[name])(module.command)
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperCommand)
+    return command
+
+
+def make_group() -> TyperGroup:
+    """`headway` with all its commands."""
+    app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="rich")
+    app.callback()(_root)
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    group.commands.update({name: LazyCommand(name) for name in COMMANDS})
+    return group
+
+
+def main() -> None:
+    """Entry point of the `headway` program."""
+    make_group()(prog_name="headway")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headway {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """A load balancer for LLM inference fleets that routes on real KV-cache headroom."""

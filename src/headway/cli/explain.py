@@ -1,0 +1,88 @@
+"""`headway explain`: asks a running gateway's admin port why a request went where, and prints it as a table.
+
+Answers are read as plain JSON, because the gateway may be of another version.
+"""
+
+import json
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from headway.cli.console import fail, out
+
+TIMEOUT_S = 5.0
+
+
+def command(
+    request_id: Annotated[str, typer.Argument(help="Id of the request: the x-headway-request-id of its answer.")],
+    admin: Annotated[str, typer.Option(help="Address of the admin port.")] = "http://127.0.0.1:8801",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as it is.")] = False,
+) -> None:
+    """Show why a request went where it went. A token is read from HEADWAY_ADMIN_TOKEN."""
+    explanation = _ask(admin, request_id)
+    if as_json:
+        out.print_json(data=explanation)
+        return
+    for attempt in explanation["attempts"]:
+        _show(attempt["decision"], attempt["settled"])
+
+
+def _ask(admin: str, request_id: str) -> Any:
+    url = f"{admin.rstrip('/')}/requests/{urllib.parse.quote(request_id, safe='')}/explain"
+    if not url.startswith(("http://", "https://")):
+        fail(f"{admin} is no http address", "say --admin http://HOST:PORT")
+    token = os.environ.get("HEADWAY_ADMIN_TOKEN", "")
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_S) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        steps = {
+            401: "set HEADWAY_ADMIN_TOKEN to the token of the admin port",
+            404: "only the latest decisions are kept; GET /requests lists them",
+        }
+        fail(f"{url} answered {error.code}", *filter(None, [steps.get(error.code)]))
+    except (OSError, ValueError) as error:
+        fail(f"no answer from {admin}: {error}", "is `headway serve` running there? --admin names another address")
+
+
+def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
+    table = Table(title=f"{decision['request_id']}  attempt {decision['attempt']}  policy {decision['policy']}")
+    table.add_column("replica")
+    for column in ("cost", *decision["parts"], "headroom", "sample age"):
+        table.add_column(column, justify="right")
+    for candidate in decision["candidates"]:
+        chosen = candidate["replica_id"] == decision["chosen"]
+        table.add_row(
+            f"{candidate['replica_id']}{' <-' if chosen else ''}",
+            *(_number(cost) for cost in candidate["costs"]),
+            f"{candidate['headroom_tokens']:,.0f}",
+            f"{candidate['sample_age_s']:.2f} s" if candidate["sample_age_s"] >= 0 else "none",
+            style="bold green" if chosen else None,
+        )
+    out.print(table)
+    if decision["exclusions"]:
+        out.print("excluded: " + ", ".join(f"{count} {reason}" for reason, count in decision["exclusions"].items()))
+    out.print(f"held for {decision['queued_s']:.3f} s")
+    out.print(_outcome(decision["forecast"], settled))
+
+
+def _outcome(forecast: dict[str, Any], settled: dict[str, Any] | None) -> Table:
+    table = Table("", "forecast", "real", title_justify="left")
+    outcome = settled["outcome"] if settled else {}
+    table.add_row("prompt tokens", _number(forecast["prompt_tokens"]), _number(outcome.get("prompt_tokens")))
+    table.add_row("cached tokens", _number(forecast["cached_tokens"]), _number(outcome.get("cached_tokens")))
+    table.add_row("output tokens", _number(forecast["output_tokens"]), _number(outcome.get("output_tokens")))
+    table.add_row("TTFT (s)", _number(forecast["ttft_s"]), _number(settled["ttft_s"] if settled else None))
+    table.add_row("outcome", "", f"{outcome['kind']} {outcome['status']}" if settled else "still in flight")
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
