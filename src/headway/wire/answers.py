@@ -12,7 +12,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """`usage` is None when the engine reported none. `hit_limit`: ended by the token limit; `aborted`: by the engine."""
+    """`usage` is None when none was reported. `hit_limit`: ended by the token limit; `aborted`: by the engine."""
 
     usage: Usage | None = None
     aborted: bool = False

@@ -2,8 +2,8 @@
 
 What lives here: the bytes and the words of an error. What must not: which error to send when (gateway, brain).
 
-Error types are those the OpenAI API documents and its SDKs map on: every 4xx says `invalid_request_error` (OpenAI itself
-answers 401 and 404 with that type and tells them apart by `code`: `invalid_api_key`, `model_not_found`), 429 says
+Error types are those the OpenAI API uses: every 4xx says `invalid_request_error` (OpenAI itself answers 401 and 404
+with that type and tells them apart by `code`: `invalid_api_key`, `model_not_found`), 429 says
 `rate_limit_error`, 502 and 504 say `upstream_error` (the engine, not we, failed), other 5xx say `server_error`.
 """
 

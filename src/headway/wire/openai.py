@@ -1,61 +1,233 @@
-"""Request bodies of the OpenAI-shaped inference APIs: one pass finds what routing needs, and where to splice.
+"""Request bodies of the inference APIs: one pass finds what routing needs, and where to splice.
 
-What lives here: reading a client's body. What must not: deciding anything about it, or changing it (`splice`).
+What lives here: reading a client's JSON body. What must not: deciding anything about it, or changing it (`splice`).
+
+One C pass (msgspec) validates the whole body strictly and hands out the fields of interest as raw views. Decisions that
+keep the model routed and the model the engine sees the same:
+
+- Twice the same key: the last one counts, as for Python's json, pydantic and nlohmann::json; an edit changes them all.
+- NaN and Infinity, a byte order mark, lone surrogates, invalid UTF-8, raw control characters, nesting beyond about
+  1,000: 400. They are no JSON (RFC 8259), and some engines die of a lone surrogate in a prompt.
+- Numbers of any size, duplicate and unknown keys, spacing and escapes: pass untouched.
+- `stream` is true, false or null (= absent). Engines disagree about "true" and 1, so those are 400.
+- `model` is a string. Under /v1/, where something is generated, it must be there; elsewhere it may be missing.
 """
 
+import re
+
 import msgspec
+import xxhash
+from msgspec import Raw
 
-from headway.wire.splice import Edit
+from headway.wire import form, prefix
+from headway.wire.body import Body, BodyError, bad_model
+from headway.wire.fields import ABSENT, NOTHING, PATHS, AnyFields, Fields
+from headway.wire.form import multipart
+from headway.wire.media import measure
+from headway.wire.spans import TooManyKeys, top_level
+from headway.wire.splice import Edit, splice
+
+__all__ = ["Body", "BodyError", "Edit", "model_edits", "multipart", "scan", "splice"]
+
+MAX_SESSION_BYTES = 256
+"""Longer session keys are replaced by their hash: they are kept in tables."""
+
+_DECODERS: dict[str, msgspec.json.Decoder[AnyFields]] = {
+    path: msgspec.json.Decoder(kind) for path, kind in PATHS.items()
+}
+_OTHER: msgspec.json.Decoder[AnyFields] = msgspec.json.Decoder(Fields)
+_WHERE = re.compile(r"`\$\.(\w+)")
+_UNSET = frozenset({b"null", b"false", b"0", b"0.0", b"[]", b"{}", b'""', b'"none"', b'{"type":"text"}'})
 
 
-class Body(msgspec.Struct, frozen=True, gc=False):
-    """What one request body says. Token counts are 0 where the body does not tell them exactly.
-
-    `usage_edit` would turn on `stream_options.include_usage` when the body streams and the client did not say.
-    `include_usage` is None when the client did not say. `form` tells multipart form data from JSON.
-    `resumable`: nothing in the body forbids continuing it elsewhere by token replay.
-    """
-
-    model: str
-    stream: bool = False
-    prompt_bytes: int = 0
-    prompt_tokens: int = 0
-    media_tokens: int = 0
-    max_output_tokens: int = 0
-    sequences: int = 1
-    prefix_hashes: tuple[int, ...] = ()
-    session_key: str = ""
+class _StreamOptions(msgspec.Struct, gc=False):
     include_usage: bool | None = None
-    usage_edit: Edit | None = None
-    generates: bool = True
-    resumable: bool = False
-    fingerprint: int = 0
-    priority: int = 0
-    form: bool = False
 
 
-class BodyError(msgspec.Struct, frozen=True, gc=False):
-    """Why a body was refused: the parts of an OpenAI error."""
+_STREAM_OPTIONS = msgspec.json.Decoder(_StreamOptions | None)
 
-    status: int
-    code: str
-    message: str
-    param: str | None = None
+
+class _Named(msgspec.Struct, gc=False):
+    id: str = ""
+    user_id: str = ""
+
+
+_SESSION = msgspec.json.Decoder(str | _Named | None)
 
 
 def scan(body: bytes, path: str, block_bytes: int = 512) -> Body | BodyError:
-    """Read a JSON body sent to `path` (no query, no replica prefix)."""
-    raise NotImplementedError
+    """Read a JSON body sent to `path` (no query, no replica prefix). Takes about 6 us for 2 kB, 2 ms for 1 MB."""
+    try:
+        fields = _DECODERS.get(path, _OTHER).decode(body)
+        if not body.isascii():
+            body.decode()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return _refusal(error)
+    if refused := bad_model(fields.model, fields.generates and path.startswith("/v1/")):
+        return refused
+    return _body(body, fields, block_bytes)
 
 
-def multipart(body: bytes, content_type: str) -> Body | BodyError:
-    """Read the whole form-data body of an audio request. `model` may come after the file."""
-    raise NotImplementedError
+def model_edits(body: bytes, info: Body, name: str, content_type: str = "") -> list[Edit] | BodyError:
+    """Edits that make the engine see `name` as the model: every top-level `model`, should it be there twice.
 
-
-def model_edits(body: bytes, info: Body, name: str, content_type: str = "") -> list[Edit]:
-    """Edits that make the engine see `name` as the model (every top-level `model`, should it be there twice).
-
-    Costs a second look at the body: call it only when the name differs from `info.model`.
+    Costs a second look at the body: call it only when the name differs from `info.model`. `content_type` is needed for
+    form data only.
     """
-    raise NotImplementedError
+    if info.form:
+        return form.model_edits(body, content_type, name)
+    try:
+        spans = top_level(body)
+    except TooManyKeys as error:
+        return BodyError(400, "invalid_json", f"the body has {error}")
+    value = msgspec.json.encode(name)
+    return [(start, end, value) for key, start, end in spans if key == "model"]
+
+
+def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
+    prompts = fields.prompts()
+    heads = _present(fields.heads())
+    media_tokens, media_bytes = measure(body)
+    text = bytes(prompts[0])
+    length = len(text) - media_bytes
+    for raw in (*prompts[1:], *heads):
+        length += len(memoryview(raw))
+    tokens, count = (0, 1) if text.startswith((b'"', b"[{")) else _token_ids(text)
+    sequences = _sequences(fields.counts()) * count
+    stream = fields.streams_by_default if fields.stream is None else fields.stream
+    include_usage, usage_edit = _usage(body, fields, stream)
+    return Body(
+        model=fields.model or "",
+        stream=stream,
+        prompt_bytes=max(0, length),
+        prompt_tokens=tokens,
+        media_tokens=media_tokens,
+        max_output_tokens=_first_positive(fields.limits()),
+        sequences=sequences,
+        prefix_hashes=_prefix(fields, text, heads, block_bytes) if fields.generates else (),
+        session_key=_session(fields.sessions()),
+        include_usage=include_usage,
+        usage_edit=usage_edit,
+        generates=fields.generates,
+        resumable=sequences == 1 and _unpinned(fields.pins()),
+        fingerprint=xxhash.xxh3_64_intdigest(body),
+        priority=_priority(fields.priority),
+    )
+
+
+def _refusal(error: Exception) -> BodyError:
+    if isinstance(error, RecursionError):
+        return BodyError(400, "invalid_json", "the body is nested too deeply")
+    if isinstance(error, UnicodeDecodeError):
+        return BodyError(400, "invalid_json", f"the body is not valid UTF-8 (byte {error.start})")
+    if not isinstance(error, msgspec.ValidationError):
+        return BodyError(400, "invalid_json", f"the body could not be parsed as JSON: {error}")
+    where = _WHERE.search(str(error))
+    return BodyError(400, "invalid_type", str(error), where[1] if where else None)
+
+
+def _present(raws: tuple[Raw, ...]) -> tuple[Raw, ...]:
+    return NOTHING if raws.count(ABSENT) == len(raws) else tuple(raw for raw in raws if raw is not ABSENT)
+
+
+def _prefix(fields: AnyFields, text: bytes, heads: tuple[Raw, ...], block_bytes: int) -> tuple[int, ...]:
+    seed = prefix.seed_of((fields.model or "").encode(), *map(bytes, heads))
+    return prefix.chain(text, seed, block_bytes)
+
+
+def _usage(body: bytes, fields: AnyFields, stream: bool) -> tuple[bool | None, Edit | None]:
+    if not (stream and fields.takes_stream_options):
+        return None, None
+    raw = fields.options()
+    if raw is ABSENT:
+        at = body.find(b"{") + 1
+        return None, (at, at, b'"stream_options":{"include_usage":true},')
+    try:
+        options = _STREAM_OPTIONS.decode(raw)
+    except msgspec.DecodeError:
+        return None, None  # the engine refuses it in its own words
+    if options is not None and options.include_usage is not None:
+        return options.include_usage, None
+    return None, _options_edit(body)
+
+
+def _options_edit(body: bytes) -> Edit | None:
+    """Turn usage on inside stream options that are null or do not mention it, keeping what else they say."""
+    try:
+        start, end = next((start, end) for key, start, end in reversed(top_level(body)) if key == "stream_options")
+    except TooManyKeys:
+        return None
+    if body[start] != ord("{"):
+        return start, end, b'{"include_usage":true}'
+    rest = body[start + 1 : end - 1].strip()
+    if b"include_usage" in rest:
+        return None  # null, beside other options: leave it as it is
+    return start + 1, start + 1, b'"include_usage":true' + (b"," if rest else b"")
+
+
+def _token_ids(text: bytes) -> tuple[int, int]:
+    """`(exact prompt tokens or 0, number of prompts)` of a string, ids, or a list of either."""
+    inner = text[1:65].lstrip()
+    if text[:1] != b"[" or not inner:
+        return 0, 1
+    if inner[:1].isdigit():
+        return text.count(b",") + 1, 1
+    return _batch(text) if inner[:1] in (b'"', b"[") else (0, 1)
+
+
+def _batch(text: bytes) -> tuple[int, int]:
+    items = list(map(bytes, msgspec.json.decode(text, type=list[Raw])))
+    if not items[0].startswith(b"["):
+        return 0, len(items)
+    return sum(item.count(b",") + (len(item) > 2) for item in items), len(items)
+
+
+def _integer(raw: Raw) -> int:
+    """A whole number; also "12" and 12.0, which lax validators of engines take. 0 for anything else."""
+    text = bytes(raw)
+    if not text.isdigit():
+        text = text.strip(b'"').removesuffix(b".0")
+    return int(text) if len(text) < 16 and text.isdigit() else 0
+
+
+def _priority(raw: Raw) -> int:
+    if raw is ABSENT:
+        return 0
+    text = bytes(raw)
+    return -_integer(Raw(text[1:])) if text[:1] == b"-" else _integer(raw)
+
+
+def _first_positive(raws: tuple[Raw, ...]) -> int:
+    for raw in raws:
+        if raw is not ABSENT and (value := _integer(raw)):
+            return value
+    return 0
+
+
+def _sequences(raws: tuple[Raw, ...]) -> int:
+    most = 1
+    for raw in raws:
+        if raw is not ABSENT:
+            most = max(most, _integer(raw))
+    return most
+
+
+def _unpinned(pins: tuple[Raw, ...] | None) -> bool:
+    if pins is None:
+        return False
+    return pins.count(ABSENT) == len(pins) or all(raw is ABSENT or bytes(raw) in _UNSET for raw in pins)
+
+
+def _session(raws: tuple[Raw, ...]) -> str:
+    for raw in raws:
+        if raw is not ABSENT and (key := _session_key(raw)):
+            return key if len(key) <= MAX_SESSION_BYTES else xxhash.xxh3_128_hexdigest(key.encode())
+    return ""
+
+
+def _session_key(raw: Raw) -> str:
+    try:
+        value = _SESSION.decode(raw)
+    except msgspec.DecodeError:
+        return ""
+    return value if isinstance(value, str) else (value.id or value.user_id) if value else ""

@@ -1,0 +1,29 @@
+"""Chained hashes of the blocks of a prompt's raw text: equal up to block k means equal text up to there.
+
+Raw text, not tokens: a gateway in front of many models has no tokenizer of each, and engines' own prefix caches share
+exactly what shares its text from the beginning.
+"""
+
+import xxhash
+
+MAX_BLOCKS = 2048
+"""1 MiB of prompt at the usual block size: beyond it, replicas are told apart by what came before."""
+
+_hash = xxhash.xxh3_64_intdigest
+
+
+def seed_of(*parts: bytes) -> int:
+    """The seed of a chain: what must be equal besides the text (model, tools, system)."""
+    seed = 0
+    for part in parts:
+        seed = _hash(part, seed)
+    return seed
+
+
+def chain(text: bytes, seed: int, block_bytes: int) -> tuple[int, ...]:
+    """One hash per full block of `text`, each seeded with the one before, at most MAX_BLOCKS."""
+    hashes = []
+    for end in range(block_bytes, min(len(text), MAX_BLOCKS * block_bytes) + 1, block_bytes):
+        seed = _hash(text[end - block_bytes : end], seed)
+        hashes.append(seed)
+    return tuple(hashes)
