@@ -15,22 +15,34 @@ from headway.core.replica import LoadSample
 
 
 class Poll(msgspec.Struct, frozen=True):
-    """One GET of a load report. `optional` polls may fail without an alarm; `once` polls run at detection only."""
+    """One GET of a load report. `optional` polls may fail without an alarm and are then asked seldom.
+
+    `unless` names another poll: this one is asked only while the other gives no answer.
+    """
 
     path: str
     optional: bool = False
-    once: bool = False
+    unless: str = ""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A sample and what was missing from it. `missing` names gauges this engine ought to have reported."""
+    """A sample and what was missing from it. `missing` names gauges this engine ought to have reported.
+
+    `started_at` is the engine's own boot time (seconds since 1970), where it tells: another value is another boot.
+    `rejections_total` counts requests the engine turned away because its own queue was full.
+    """
 
     sample: LoadSample
     missing: tuple[str, ...] = ()
+    started_at: float | None = None
+    rejections_total: int | None = None
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What detection learned about an engine at a URL. Empty or 0 where it did not say."""
+    """What detection learned about an engine at a URL. Empty or 0 where it did not say.
+
+    `models` are the names it answers to, the first one being its own; `metrics` tells whether it has a load report.
+    """
 
     engine: str
     version: str = ""
@@ -39,6 +51,7 @@ class Facts(msgspec.Struct, frozen=True):
     kv_capacity_tokens: int = 0
     max_num_seqs: int = 0
     precision: str = ""
+    metrics: bool = True
 
 
 class Resume(enum.StrEnum):
@@ -50,33 +63,39 @@ class Resume(enum.StrEnum):
 
 
 class Dialect(Protocol):
-    """One engine's words.
+    """One engine's words. Subclass it and override what differs; the defaults are those of an engine that says little.
 
     `ports`: where it usually listens on localhost. `health_path`: 200 means alive. `polls`: the load report.
+    `detect_paths`: what to ask to find out whether this engine is there.
     `request_headers`: added to each upstream request (a free sample in the response); `sample_header`: the response
     header that carries one, lower case, empty if none.
+    `heartbeat`: words found in this engine's reports whose value differs from report to report, so that a report
+    which has them and does not change is frozen; empty if the engine has no such value.
     """
 
     name: str
-    ports: tuple[int, ...]
-    health_path: str
-    polls: tuple[Poll, ...]
-    request_headers: tuple[tuple[str, str], ...]
-    sample_header: str
-    resume: Resume
+    ports: tuple[int, ...] = ()
+    health_path: str = "/health"
+    polls: tuple[Poll, ...] = ()
+    detect_paths: tuple[str, ...]
+    request_headers: tuple[tuple[str, str], ...] = ()
+    sample_header: str = ""
+    heartbeat: bytes = b""
+    resume: Resume = Resume.NONE
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:
         """Facts if these answers (path -> body of a 200; asked: `detect_paths`) come from this engine, else None."""
         ...
 
-    detect_paths: tuple[str, ...]
-
     def read(
         self, answers: Mapping[str, bytes], replica_id: ReplicaId, model: str, taken_at: float, epoch: int
     ) -> Reading:
-        """Turn the polled bodies (path -> body) into a sample. `model` selects series when several are served."""
-        ...
+        """Turn the polled bodies (path -> body of a 200) into a sample. Never raises, whatever the bodies hold.
+
+        `model` is the name the engine knows; it selects series when several models are served by one process.
+        """
+        return Reading(LoadSample(replica_id, taken_at, epoch))
 
     def read_header(self, value: str, replica_id: ReplicaId, taken_at: float) -> LoadSample | None:
         """A partial sample from a response header's value, None if it cannot be read."""
-        ...
+        return None

@@ -1,0 +1,141 @@
+"""vLLM: a Prometheus page, sleep state, and a load report in response headers (ORCA) on request.
+
+The pool's size is learned from `vllm:cache_config_info`, its use from a fraction; both exist once per engine of a
+data-parallel process. Names of versions before 0.10 are read as well. A paused scheduler shows only in dev mode.
+Source: pages recorded from 0.32, and vLLM's documentation of its metrics.
+"""
+
+from collections.abc import Mapping
+
+from headway.core.ids import ReplicaId
+from headway.core.plugin import Plugin
+from headway.core.replica import LoadSample
+from headway.engines import cards, orca
+from headway.engines.base import Dialect, Facts, Poll, Reading, Resume
+from headway.engines.gauges import Gauges, Labels, whole
+from headway.wire import promtext
+
+PAGE = "/metrics"
+PAUSED = "/is_paused"
+VERSION = "/version"
+
+RUNNING = "vllm:num_requests_running"
+WAITING = "vllm:num_requests_waiting"
+USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+CONFIG = "vllm:cache_config_info"
+PREEMPTIONS = "vllm:num_preemptions_total"
+PREFIX_QUERIES = ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total")
+PREFIX_HITS = ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total")
+PROMPT_TOKENS = "vllm:prompt_tokens_total"
+GENERATED_TOKENS = "vllm:generation_tokens_total"
+SLEEP = "vllm:engine_sleep_state"
+REJECTIONS = "vllm:admission_rejections_total"
+STARTED = "process_start_time_seconds"
+
+NAMES = frozenset(
+    {RUNNING, WAITING, *USAGE, CONFIG, PREEMPTIONS, *PREFIX_QUERIES, *PREFIX_HITS}
+    | {PROMPT_TOKENS, GENERATED_TOKENS, SLEEP, REJECTIONS, STARTED}
+)
+SLEEP_LEVELS = {"awake": 0, "weights_offloaded": 1, "discard_all": 2}
+PAUSED_LEVEL = 1  # a paused engine keeps its weights, but like one asleep it lets requests hang
+
+
+class Vllm(Dialect):
+    """vLLM's OpenAI server."""
+
+    name = "vllm"
+    ports = (8000,)
+    polls = (Poll(PAGE), Poll(PAUSED, optional=True))
+    detect_paths = (cards.MODELS_PATH, VERSION, PAGE)
+    request_headers = (("endpoint-load-metrics-format", "TEXT"),)
+    sample_header = orca.HEADER
+    heartbeat = b"process_cpu_seconds_total"
+    resume = Resume.TOKENS
+
+    def detect(self, answers: Mapping[str, bytes]) -> Facts | None:
+        """Known by the owner of its model cards or by the prefix of its metrics."""
+        page = answers.get(PAGE, b"")
+        models = cards.models(answers)
+        if not cards.owned_by(models, "vllm") and RUNNING.encode() not in page:
+            return None
+        gauges = Gauges(promtext.read(page, NAMES))
+        return Facts(
+            engine=self.name,
+            version=cards.text(cards.mapping(answers.get(VERSION)).get("version")),
+            models=cards.names(models),
+            max_model_tokens=max((whole(card.get("max_model_len")) or 0 for card in models), default=0),
+            kv_capacity_tokens=round(sum(_capacities(gauges).values())),
+            metrics=RUNNING.encode() in page,  # absent with --disable-log-stats, or behind another gateway
+        )
+
+    def read(
+        self, answers: Mapping[str, bytes], replica_id: ReplicaId, model: str, taken_at: float, epoch: int
+    ) -> Reading:
+        """See Dialect.read."""
+        gauges = Gauges(promtext.read(answers.get(PAGE, b""), NAMES), model)
+        usages, capacities = gauges.fractions("engine", *USAGE), _capacities(gauges)
+        capacity, used, usage = _pool(usages, capacities)
+        sample = LoadSample(
+            replica_id,
+            taken_at,
+            epoch,
+            kv_capacity_tokens=capacity,
+            kv_used_tokens=used,
+            kv_usage=usage,
+            running=gauges.total(RUNNING),
+            waiting=gauges.total(WAITING),
+            preemptions_total=gauges.total(PREEMPTIONS),
+            prefix_hits_total=gauges.total(*PREFIX_HITS, required=False),
+            prefix_queries_total=gauges.total(*PREFIX_QUERIES, required=False),
+            generated_tokens_total=gauges.total(GENERATED_TOKENS),
+            prompt_tokens_total=gauges.total(PROMPT_TOKENS),
+            sleep_level=_sleep_level(gauges, answers),
+        )
+        started = gauges.by("", STARTED, required=False).get("")
+        return Reading(sample, tuple(gauges.missing), started, gauges.total(REJECTIONS, required=False))
+
+    def read_header(self, value: str, replica_id: ReplicaId, taken_at: float) -> LoadSample | None:
+        """See Dialect.read_header."""
+        return orca.sample(value, replica_id, taken_at)
+
+
+def _capacities(gauges: Gauges) -> dict[str, float]:
+    """Pool sizes in tokens by engine. Versions that do not state tokens state blocks."""
+    sizes: dict[str, float] = {}
+    for labels, _ in gauges.series(CONFIG):
+        tokens = whole(labels.get("kv_cache_size_tokens")) or _blocks(labels)
+        if tokens:
+            sizes[labels.get("engine", "")] = tokens
+        else:
+            gauges.missing.append(f"{CONFIG}{{kv_cache_size_tokens}}")
+    return sizes
+
+
+def _blocks(labels: Labels) -> int:
+    return (whole(labels.get("num_gpu_blocks")) or 0) * (whole(labels.get("block_size")) or 0)
+
+
+def _pool(usages: dict[str, float], capacities: dict[str, float]) -> tuple[int | None, int | None, float | None]:
+    """(capacity, used tokens, used fraction). Engines of one process share their settings, so a size without an
+    engine's name holds for each; if sizes are unknown, equal sizes make the fraction a plain mean."""
+    shared = capacities.get("")
+    sizes = {engine: capacities.get(engine, shared) for engine in usages or capacities}
+    known = [size for size in sizes.values() if size]
+    capacity = sum(known) if known and len(known) == len(sizes) else None
+    if not usages:
+        return (round(capacity) if capacity else None), None, None
+    if capacity is None:
+        return None, None, sum(usages.values()) / len(usages)
+    used = sum(usage * (sizes[engine] or 0.0) for engine, usage in usages.items())
+    return round(capacity), round(used), used / capacity
+
+
+def _sleep_level(gauges: Gauges, answers: Mapping[str, bytes]) -> int | None:
+    states = gauges.by("sleep_state", SLEEP, required=False)
+    level = max((SLEEP_LEVELS.get(state, 0) for state, on in states.items() if on), default=0) if states else None
+    if cards.mapping(answers.get(PAUSED)).get("is_paused") is True:
+        return max(level or 0, PAUSED_LEVEL)
+    return level
+
+
+PLUGIN = Plugin("vllm", lambda _config: Vllm())
