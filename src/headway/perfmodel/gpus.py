@@ -1,0 +1,78 @@
+"""GPUs by name: what memory holds, how fast it is read, how fast the tensor cores multiply, what joins the cards.
+
+Only published or logged figures live here; how much of them an engine reaches is in `steptime`. Memory is what the
+driver reports to an engine (its logs), not the marketing size. FLOP/s are dense, without sparsity. 0 means that the
+tensor cores have no such type, and the engine then computes in 16 bits.
+"""
+
+import msgspec
+
+GIB = 1024**3
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One accelerator. `link_bytes_per_s` is one direction of one card's link to its peers."""
+
+    name: str
+    memory_bytes: int
+    bandwidth_bytes_per_s: float
+    bf16_flops: float
+    fp8_flops: float
+    int8_flops: float
+    link: str
+    link_bytes_per_s: float
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def roomy(self) -> bool:
+        """vLLM gives bigger batches to cards of 70 GiB and more that are not an A100 (its engine arguments)."""
+        return self.memory_bytes >= 70 * GIB and not self.name.startswith("a100")
+
+
+def _gpu(
+    name: str, gib: float, tb_per_s: float, bf16: float, fp8: float, int8: float, link: str, gb_per_s: float, *also: str
+) -> Gpu:
+    tera = 1e12
+    return Gpu(
+        name=name,
+        memory_bytes=int(gib * GIB),
+        bandwidth_bytes_per_s=tb_per_s * tera,
+        bf16_flops=bf16 * tera,
+        fp8_flops=fp8 * tera,
+        int8_flops=int8 * tera,
+        link=link,
+        link_bytes_per_s=gb_per_s * 1e9,
+        aliases=also,
+    )
+
+
+GPUS: tuple[Gpu, ...] = (
+    # NVIDIA H100 SXM5 datasheet; 79.19 GiB in vLLM's logs on HBM3 cards.
+    _gpu("h100-80gb", 79.19, 3.35, 989, 1979, 1979, "nvlink", 450, "h100", "h100-sxm", "h100-sxm5-80gb"),
+    # NVIDIA H100 PCIe datasheet (HBM2e).
+    _gpu("h100-pcie-80gb", 79.11, 2.0, 756, 1513, 1513, "pcie", 64, "h100-pcie"),
+    # NVIDIA H200 SXM datasheet; 139.80 GiB as the driver reports it.
+    _gpu("h200-141gb", 139.80, 4.8, 989, 1979, 1979, "nvlink", 450, "h200", "h200-sxm"),
+    # NVIDIA GH200 datasheet, 96 GB HBM3.
+    _gpu("gh200-96gb", 94.99, 4.0, 989, 1979, 1979, "nvlink", 450, "gh200"),
+    # NVIDIA B200 (DGX B200 datasheet per GPU: 180 GB, 8 TB/s, 2.25/4.5 PFLOP/s dense bf16/fp8).
+    _gpu("b200-180gb", 178.36, 8.0, 2250, 4500, 4500, "nvlink", 900, "b200"),
+    # NVIDIA A100 SXM4 80 GB datasheet; 79.15 GiB in logs.
+    _gpu("a100-80gb", 79.15, 2.039, 312, 0, 624, "nvlink", 300, "a100", "a100-sxm-80gb"),
+    # NVIDIA A100 SXM4 40 GB datasheet; 39.39 GiB in logs.
+    _gpu("a100-40gb", 39.39, 1.555, 312, 0, 624, "nvlink", 300, "a100-sxm-40gb"),
+    # NVIDIA L40S datasheet (366/733 TFLOP/s with sparsity halved); 44.42 GiB in logs with ECC on.
+    _gpu("l40s-48gb", 44.42, 0.864, 362, 733, 733, "pcie", 32, "l40s"),
+    # NVIDIA A10 datasheet (24 GB GDDR6); the A10G of AWS differs slightly.
+    _gpu("a10-24gb", 22.06, 0.600, 125, 0, 250, "pcie", 32, "a10", "a10g-24gb", "a10g"),
+    # NVIDIA L4 datasheet (dense figures are half of those with sparsity).
+    _gpu("l4-24gb", 22.05, 0.300, 121, 242, 242, "pcie", 32, "l4"),
+    # NVIDIA T4 datasheet: fp16 only, no bf16 tensor cores; 14.56 GiB in logs.
+    _gpu("t4-16gb", 14.56, 0.320, 65, 0, 130, "pcie", 16, "t4"),
+    # NVIDIA Ada whitepaper, GeForce RTX 4090, fp16 with fp32 accumulation.
+    _gpu("rtx4090-24gb", 23.52, 1.008, 165, 330, 660, "pcie", 32, "rtx4090", "rtx-4090", "4090"),
+    # NVIDIA Ampere GA102 whitepaper, GeForce RTX 3090, fp16 with fp32 accumulation.
+    _gpu("rtx3090-24gb", 23.58, 0.936, 71, 0, 284, "pcie", 32, "rtx3090", "rtx-3090", "3090"),
+    # NVIDIA RTX A6000 datasheet (dense).
+    _gpu("a6000-48gb", 47.41, 0.768, 155, 0, 309, "pcie", 32, "a6000", "rtx-a6000"),
+)

@@ -1,0 +1,64 @@
+"""Names resolve in every spelling, unknown ones are refused with what they may have meant."""
+
+import pytest
+
+from headway.perfmodel import catalogue
+from headway.perfmodel.architectures import ARCHITECTURES
+from headway.perfmodel.gpus import GPUS
+
+BILLIONS = {
+    "llama-3.1-8b": 8.03,
+    "llama-3.1-70b": 70.6,
+    "llama-3.2-1b": 1.24,
+    "llama-2-13b": 13.0,
+    "qwen2.5-7b": 7.62,
+    "qwen2.5-72b": 72.7,
+    "qwen3-8b": 8.19,
+    "qwen3-32b": 32.8,
+    "mistral-7b": 7.25,
+    "gemma-2-27b": 27.2,
+    "phi-4": 14.7,
+    "yi-34b": 34.4,
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["llama-3.1-8b", "LLAMA-3.1-8B", "meta-llama/Llama-3.1-8B", "meta-llama/llama-3.1-8b-instruct"]
+)
+def test_a_model_is_found_by_id_and_alias_in_any_case(name: str) -> None:
+    assert catalogue.model(name).id == "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def test_unknown_names_list_near_matches() -> None:
+    with pytest.raises(catalogue.UnknownName, match=r"unknown model 'llama-3\.1-9b'; near matches: .*llama-3\.1-8b"):
+        catalogue.model("llama-3.1-9b")
+    with pytest.raises(catalogue.UnknownName, match="h100-80gb"):
+        catalogue.gpu("h100-90gb")
+    with pytest.raises(catalogue.UnknownName, match=r"known: .*bfloat16"):
+        catalogue.precision("zzzzzz")
+
+
+def test_no_name_means_two_things() -> None:
+    gpus = [name.lower() for one in GPUS for name in (one.name, *one.aliases)]
+    models = [name.lower() for one in ARCHITECTURES for name in (one.id, *one.aliases)]
+    assert len(set(gpus)) == len(gpus)
+    assert len(set(models)) == len(models)
+
+
+@pytest.mark.parametrize(("name", "billions"), BILLIONS.items())
+def test_parameter_counts_match_the_published_ones(name: str, billions: float) -> None:
+    assert catalogue.model(name).parameters / 1e9 == pytest.approx(billions, rel=0.012)
+
+
+def test_every_row_is_plausible() -> None:
+    for one in ARCHITECTURES:
+        assert one.heads % one.kv_heads == 0, one.id
+        assert 0 <= one.window_layers < one.layers, one.id
+    for gpu in GPUS:
+        assert gpu.bf16_flops / gpu.bandwidth_bytes_per_s > 50, gpu.name
+        assert gpu.link in {"nvlink", "pcie"}
+
+
+def test_short_names_are_offered_first() -> None:
+    assert "llama-3.1-8b" in catalogue.model_names()
+    assert "h100-80gb" in catalogue.gpu_names()
