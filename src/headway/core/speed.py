@@ -1,4 +1,22 @@
-"""How fast each replica runs: decode step time and prefill rate, learned on line."""
+"""How fast each replica runs: decode step time and prefill rate, learned on line from its own responses.
+
+    step    = base + per_request * R + per_token * context        seconds of one decode step
+    prefill = overhead + tokens / F                               seconds until a prompt is computed
+
+Both are linear, so one estimator serves: recursive least squares with forgetting, coefficients never negative, in
+information form (the normal equations are kept, and solved after each observation), by hand because core uses no
+arrays. Residuals count relative to what the kind of replica is expected to need, so that short and long steps weigh
+the same.
+
+What a replica has not shown itself is taken from its kind: its fit contains `shrink` pseudo-observations that agree
+with the fit of all replicas of its kind. Without it, noise makes one of several equals look fastest, and everything is
+sent there. The kind in turn leans on the prior (`ReplicaSpec.features`, else the defaults below).
+
+A single outlier is clipped. Several of one sign in a row are news (a card that throttles, a prior that was wrong): the
+fit then starts anew from what it leans on, multiplied by how far off it was.
+"""
+
+from math import exp, isfinite, log, sqrt
 
 import msgspec
 
@@ -6,32 +24,288 @@ from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 from headway.core.view import Speed
 
+Vector = tuple[float, float, float]
+
+_TYPICAL_STEP: Vector = (1.0, 8.0, 8192.0)
+"""Eight requests of a thousand tokens: where each coefficient of the prior is as credible as the others."""
+
+_TYPICAL_PREFILL: Vector = (1.0, 1024.0, 1.0)
+"""The third coefficient is not used: prior and observations keep it 0."""
+
+_FASTEST_S_PER_TOKEN = 1e-7
+"""No replica prefills more than ten million tokens a second; keeps the rate finite when the slope is fitted to 0."""
+
 
 class SpeedConfig(msgspec.Struct, frozen=True):
-    """Priors and constants of the speed model."""
+    """Priors and constants of the speed model. The priors resemble an 8B model on one data-centre GPU."""
 
     step_base_s: float = 0.010
-    step_per_request_s: float = 0.0001
+    step_per_request_s: float = 0.00005
     step_per_token_s: float = 2e-8
+    prefill_overhead_s: float = 0.005
     prefill_tokens_per_s: float = 8000.0
+    forget: float = 0.98  # per observation of a replica: the last fifty count
+    forget_kind: float = 0.998
+    shrink: float = 20.0  # pseudo-observations taken from the kind
+    prior: float = 4.0  # pseudo-observations per coefficient taken from the prior
+    outlier: float = 3.0  # an observation counts as at most this multiple (at least this fraction) of the expected
+    surprises: int = 4  # outliers of one sign in a row that are news (times the replicas, for a kind)
+    alike: float = 1.5  # a replica this close to its kind leans on it as it is, an odder one on a multiple of it
+    enough: int = 4  # observations of a kind from which its speeds count as learned
+    max_kinds: int = 64
+
+
+class _Fit:
+    """Weighted least squares of y = theta . x with theta >= 0, leaning on `factor` times a given target."""
+
+    __slots__ = ("count", "factor", "odds", "streak", "theta", "weight", "xx", "xy")
+
+    def __init__(self, theta: Vector) -> None:
+        self.theta = theta
+        self.factor = 1.0
+        self.count = 0
+        self.restart(1.0)
+
+    def restart(self, ratio: float) -> None:
+        """Forget what was observed: everything takes `ratio` times as long as it was believed to."""
+        self.factor *= ratio
+        a, b, c = self.theta
+        self.theta = (a * ratio, b * ratio, c * ratio)
+        self.xx = [0.0] * 6  # x x': 00 01 02 11 12 22
+        self.xy = [0.0] * 3
+        self.weight = 0.0
+        self.streak = 0
+        self.odds = 0.0
+
+    def predict(self, x: Vector) -> float:
+        """theta . x, never 0."""
+        a, b, c = self.theta
+        return max(a * x[0] + b * x[1] + c * x[2], 1e-9)
+
+    def judge(self, x: Vector, seconds: float, outlier: float, surprises: int) -> tuple[float, float]:
+        """The observation as it may count, and the ratio to restart with (1.0 unless it completes a row of
+        surprises)."""
+        expected = self.predict(x)
+        ratio = seconds / expected
+        if outlier >= ratio >= 1.0 / outlier:
+            self.streak, self.odds = 0, 0.0
+            return (seconds, 1.0)
+        sign = 1 if ratio > 1.0 else -1
+        if self.streak * sign < 0:
+            self.streak, self.odds = 0, 0.0
+        self.streak += sign
+        self.odds += log(ratio)
+        if abs(self.streak) >= surprises:
+            return (seconds, exp(self.odds / abs(self.streak)))
+        return (expected * (outlier if sign > 0 else 1.0 / outlier), 1.0)
+
+    def add(self, x: Vector, seconds: float, scale: float, keep: float) -> None:
+        """Observe, with a residual relative to `scale`; the past counts `keep` of what it did."""
+        a, b, c = x[0] / scale, x[1] / scale, x[2] / scale
+        y = seconds / scale
+        self.xx = [v * keep + d for v, d in zip(self.xx, (a * a, a * b, a * c, b * b, b * c, c * c), strict=True)]
+        self.xy = [v * keep + d for v, d in zip(self.xy, (a * y, b * y, c * y), strict=True)]
+        self.weight = self.weight * keep + 1.0
+        self.count += 1
+
+    def ratio(self, theta: Vector) -> float:
+        """What was observed over what `theta` says, by least squares."""
+        p, q, r, s, t, u = self.xx
+        a, b, c = theta
+        square = a * (p * a + 2.0 * (q * b + r * c)) + b * (s * b + 2.0 * t * c) + u * c * c
+        return (a * self.xy[0] + b * self.xy[1] + c * self.xy[2]) / square if square > 0.0 else 1.0
+
+    def solve(self, pseudo: list[float], target: Vector) -> None:
+        """Fit what was observed and pseudo-observations with moments `pseudo` that agree with factor * target."""
+        p, q, r, s, t, u = pseudo
+        a, b, c = (v * self.factor for v in target)
+        xy = (p * a + q * b + r * c, q * a + s * b + t * c, r * a + t * b + u * c)
+        self.theta = non_negative(
+            [v + w for v, w in zip(self.xx, pseudo, strict=True)], [v + w for v, w in zip(self.xy, xy, strict=True)]
+        )
+
+
+class _Kind:
+    """One linear law (of steps, or of prefill) of one kind of replica: the fit of the kind and of each replica."""
+
+    def __init__(self, config: SpeedConfig, typical: Vector, prior: Vector) -> None:
+        self._config = config
+        self._typical = typical
+        self.prior = prior
+        self.fit = _Fit(prior)
+        self.replicas: dict[ReplicaId, _Fit] = {}
+        self.version = 0  # moves when what replicas lean on has moved
+
+    def observe(self, replica: ReplicaId, x: Vector, seconds: float) -> None:
+        """Learn one duration in both fits: first the kind's, on which the replica's leans."""
+        config, kind = self._config, self.fit
+        own = self.replicas.get(replica)
+        if own is None:
+            own = self.replicas[replica] = _Fit(kind.theta)
+        counted, ratio = kind.judge(x, seconds, config.outlier, config.surprises * len(self.replicas))
+        if ratio != 1.0:
+            kind.restart(ratio)
+        kind.add(x, counted, kind.predict(x), config.forget_kind)
+        if kind.count <= 2 * config.enough or kind.count % 8 == 0 or ratio != 1.0:
+            kind.solve(self._ridge(), self.prior)
+            self.version += 1
+        counted, ratio = own.judge(x, seconds, config.outlier, config.surprises)
+        if ratio != 1.0:
+            own.restart(ratio)
+        own.add(x, counted, kind.predict(x), config.forget)
+
+    def theta(self, replica: ReplicaId) -> Vector:
+        """What is believed of a replica: its own fit leaning on the kind's, else the kind's, else the prior."""
+        kind, own = self.fit, self.replicas.get(replica)
+        if own is None:
+            return kind.theta if kind.count else self.prior
+        factor, alike = own.ratio(kind.theta), self._config.alike
+        own.factor = 1.0 if 1.0 / alike < factor < alike else factor
+        lean = self._config.shrink / (kind.weight + self._config.prior)
+        own.solve([(v + w) * lean for v, w in zip(kind.xx, self._ridge(), strict=True)], kind.theta)
+        return own.theta
+
+    def _ridge(self) -> list[float]:
+        """Moments of the pseudo-observations of the prior: one per coefficient, at an ordinary x."""
+        base = self.fit.factor * sum(p * t for p, t in zip(self.prior, self._typical, strict=True))
+        a, b, c = (self._config.prior * (t / base) ** 2 for t in self._typical)
+        return [a, 0.0, 0.0, b, 0.0, c]
+
+
+class _Belief:
+    """A speed handed out, and what it was made from."""
+
+    __slots__ = ("prefill", "spec", "speed", "steps", "version")
+
+    def __init__(self, spec: ReplicaSpec, steps: _Kind, prefill: _Kind, speed: Speed) -> None:
+        self.spec = spec
+        self.steps = steps
+        self.prefill = prefill
+        self.version = steps.version + prefill.version
+        self.speed = speed
 
 
 class SpeedModel:
-    """Speeds of all replicas, shrunk towards the mean of their kind."""
+    """Speeds of all replicas, shrunk towards those of their kind."""
 
     def __init__(self, config: SpeedConfig | None = None) -> None:
         self._config = config or SpeedConfig()
+        self._kinds: dict[str, tuple[_Kind, _Kind]] = {}  # steps, prefill
+        self._believed: dict[ReplicaId, _Belief] = {}
 
     def speed(self, spec: ReplicaSpec) -> Speed:
-        """What is believed of a replica now. The same object until something changes."""
-        c = self._config
-        return Speed(c.step_base_s, c.step_per_request_s, c.step_per_token_s, c.prefill_tokens_per_s)
+        """What is believed of a replica now: the same object until it, or eight times its kind, was observed."""
+        found = self._believed.get(spec.id)
+        if found is not None and found.spec is spec and found.version == found.steps.version + found.prefill.version:
+            return found.speed
+        steps, prefill = self._kind(spec)
+        base, per_request, per_token = steps.theta(spec.id)
+        _, per_prompt_token, _ = prefill.theta(spec.id)
+        enough = self._config.enough
+        speed = Speed(
+            step_base_s=base,
+            step_per_request_s=per_request,
+            step_per_token_s=per_token,
+            prefill_tokens_per_s=1.0 / max(per_prompt_token, _FASTEST_S_PER_TOKEN),
+            learned=steps.fit.count >= enough and prefill.fit.count >= enough,
+        )
+        self._believed[spec.id] = _Belief(spec, steps, prefill, speed)
+        return speed
 
     def observe_step(self, spec: ReplicaSpec, running: float, context_tokens: float, seconds: float) -> None:
-        """One decode step (or the mean of several) took `seconds` with this batch."""
+        """One decode step (or the mean of several) took `seconds` with `running` sequences of `context_tokens` in
+        total. Nonsense (not positive, not finite) is ignored."""
+        if _sane(running, context_tokens, seconds):
+            self._observe(spec, self._kind(spec)[0], (1.0, running, context_tokens), seconds)
 
     def observe_prefill(self, spec: ReplicaSpec, tokens: float, seconds: float) -> None:
-        """`tokens` uncached prompt tokens were prefilled in `seconds`."""
+        """`tokens` uncached prompt tokens (those queued before included) were prefilled in `seconds`."""
+        if tokens > 0 and _sane(tokens, 0.0, seconds):
+            self._observe(spec, self._kind(spec)[1], (1.0, tokens, 0.0), seconds)
 
     def forget(self, replica: ReplicaId) -> None:
-        """The replica is gone."""
+        """The replica is gone. What its kind learned from it stays."""
+        self._believed.pop(replica, None)
+        for kinds in self._kinds.values():
+            for kind in kinds:
+                kind.replicas.pop(replica, None)
+
+    def _observe(self, spec: ReplicaSpec, kind: _Kind, x: Vector, seconds: float) -> None:
+        kind.observe(spec.id, x, seconds)
+        self._believed.pop(spec.id, None)
+
+    def _kind(self, spec: ReplicaSpec) -> tuple[_Kind, _Kind]:
+        name = spec.kind
+        found = self._kinds.get(name)
+        if found is None:
+            if len(self._kinds) >= self._config.max_kinds:
+                del self._kinds[next(iter(self._kinds))]
+            steps, prefill = self._priors(spec)
+            found = self._kinds[name] = (
+                _Kind(self._config, _TYPICAL_STEP, steps),
+                _Kind(self._config, _TYPICAL_PREFILL, prefill),
+            )
+        return found
+
+    def _priors(self, spec: ReplicaSpec) -> tuple[Vector, Vector]:
+        c, known = self._config, spec.features.get
+        steps = (
+            known("step_base_s", c.step_base_s),
+            known("step_per_request_s", c.step_per_request_s),
+            known("step_per_token_s", c.step_per_token_s),
+        )
+        return (steps, (c.prefill_overhead_s, 1.0 / known("prefill_tokens_per_s", c.prefill_tokens_per_s), 0.0))
+
+
+def _sane(a: float, b: float, seconds: float) -> bool:
+    return a >= 0.0 and b >= 0.0 and seconds > 0.0 and isfinite(a) and isfinite(b) and isfinite(seconds)
+
+
+def non_negative(xx: list[float], xy: list[float]) -> Vector:
+    """The theta >= 0 that minimises theta' xx theta - 2 theta' xy.
+
+    xx: upper triangle 00 01 02 11 12 22 of a positive definite matrix. Exact: of all sets of coefficients that may be
+    positive, the one whose own solution is feasible and best; at a solution the objective is -theta' xy.
+    """
+    everything = _solve3(xx, xy)
+    if min(everything) >= 0.0:
+        return everything
+    best, best_gain = (0.0, 0.0, 0.0), 0.0
+    for zero in range(3):
+        theta = _solve2(xx, xy, zero)
+        gain = theta[0] * xy[0] + theta[1] * xy[1] + theta[2] * xy[2]
+        if gain > best_gain:
+            best, best_gain = theta, gain
+    return best
+
+
+def _solve3(xx: list[float], xy: list[float]) -> Vector:
+    """Cramer's rule on columns scaled to unit diagonal (steps and contexts differ by six orders of magnitude)."""
+    p, q, r, s, t, u = xx
+    i, j, k = 1.0 / sqrt(p), 1.0 / sqrt(s), 1.0 / sqrt(u)
+    q, r, t = q * i * j, r * i * k, t * j * k
+    x, y, z = xy[0] * i, xy[1] * j, xy[2] * k
+    det = 1.0 + 2.0 * q * r * t - q * q - r * r - t * t
+    if det < 1e-12:
+        return (-1.0, -1.0, -1.0)
+    return (
+        i * (x * (1.0 - t * t) + y * (r * t - q) + z * (q * t - r)) / det,
+        j * (x * (r * t - q) + y * (1.0 - r * r) + z * (q * r - t)) / det,
+        k * (x * (q * t - r) + y * (q * r - t) + z * (1.0 - q * q)) / det,
+    )
+
+
+def _solve2(xx: list[float], xy: list[float], zero: int) -> Vector:
+    """The same with one coefficient held at 0, and a second one where its sign asks for it."""
+    i, j = (1, 2) if zero == 0 else (0, 2) if zero == 1 else (0, 1)
+    diagonal = (xx[0], xx[3], xx[5])
+    a, b, c = diagonal[i], (xx[4], xx[2], xx[1])[zero], diagonal[j]
+    theta = [0.0, 0.0, 0.0]
+    det = a * c - b * b
+    if det > 1e-12 * a * c:
+        theta[i], theta[j] = (xy[i] * c - xy[j] * b) / det, (xy[j] * a - xy[i] * b) / det
+    if theta[i] <= 0.0 or theta[j] <= 0.0:
+        alone = i if xy[i] * xy[i] * c >= xy[j] * xy[j] * a else j
+        theta = [0.0, 0.0, 0.0]
+        theta[alone] = max(0.0, xy[alone] / diagonal[alone])
+    return (theta[0], theta[1], theta[2])
