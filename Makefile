@@ -16,10 +16,15 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,engines,lint]'
 	@touch $@
 
+$(VENV)/sdk-%/.installed: tests/sdk/openai-%.txt | $(STAMP)
+	@echo "installing OpenAI SDK $*.x for the compatibility tests ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/sdk-$* -r $<
+	@touch $@
+
 demo: $(STAMP) ## four emulated replicas, the gateway, a chat workload, two policies compared
 	@$(BIN)/headway demo $(ARGS)
 
-test: $(STAMP) ## the whole test suite (under 15 minutes on 2 cores)
+test: $(STAMP) $(VENV)/sdk-1/.installed $(VENV)/sdk-2/.installed ## the whole test suite (under 15 minutes on 2 cores)
 	$(BIN)/python -m pytest $(ARGS)
 
 lint: $(STAMP) ## ruff, format, strict types, the floors of the house
