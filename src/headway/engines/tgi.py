@@ -26,7 +26,6 @@ class Tgi(Dialect):
     """TGI's router."""
 
     name = "tgi"
-    ports = (3000,)
     polls = (Poll(PAGE),)
     detect_paths = (INFO,)
 

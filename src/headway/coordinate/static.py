@@ -1,0 +1,99 @@
+"""Replicas listed in the settings. What the list leaves open is asked of the engine, again and again until it answers.
+
+An entry that names its engine and model is published at once; others when they were detected, so that a URL where
+nobody listens yet costs no client an error. What the settings state always wins over what detection found.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from headway.coordinate.base import Detect, Publish
+from headway.coordinate.registry import replica_name
+from headway.core.ids import ReplicaId
+from headway.core.replica import ReplicaSpec
+
+log = structlog.get_logger(__name__)
+
+RETRY_S = 2.0
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One replica as the settings state it; see ReplicaSpec for the fields. Empty and 0: to be found out.
+
+    `aliases` are further names for clients (name -> the engine's name).
+    """
+
+    url: str
+    engine: str = ""
+    model: str = ""
+    version: str = ""
+    precision: str = ""
+    role: str = ""
+    gpu: str = ""
+    gpu_count: int = 0
+    labels: dict[str, str] = {}
+    weight: float = 0.0
+    aliases: dict[str, str] = {}
+    max_model_tokens: int = 0
+    kv_capacity_tokens: int = 0
+    max_num_seqs: int = 0
+    features: dict[str, float] = {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether the replica can be used before it was detected."""
+        return bool(self.engine and self.model)
+
+
+STATED = tuple(field for field in Entry.__struct_fields__ if field not in ("url", "labels", "aliases"))
+
+
+class Static:
+    """The source for a list of entries. URLs must have passed `validate.replica_url`."""
+
+    name = "static"
+
+    def __init__(self, entries: Sequence[Entry], detect: Detect, retry_s: float = RETRY_S) -> None:
+        self._entries = tuple(entries)
+        self._detect = detect
+        self._retry_s = retry_s
+        self._found: dict[str, ReplicaSpec] = {}
+
+    async def run(self, publish: Publish) -> None:
+        """See Source. Returns once every entry was detected."""
+        self._publish(publish)
+        said: dict[str, str] = {}
+        while missing := [entry for entry in self._entries if entry.url not in self._found]:
+            for entry, got in zip(missing, await asyncio.gather(*map(self._look, missing)), strict=True):
+                if isinstance(got, ReplicaSpec):
+                    self._found[entry.url] = got
+                elif said.get(entry.url) != str(got):
+                    said[entry.url] = str(got)
+                    log.warning("a replica was not detected yet", url=entry.url, reason=str(got))
+            self._publish(publish)
+            if len(self._found) < len(self._entries):
+                await asyncio.sleep(self._retry_s)
+
+    async def _look(self, entry: Entry) -> object:
+        return await self._detect(entry.url)
+
+    def _publish(self, publish: Publish) -> None:
+        publish([merged(e, self._found.get(e.url)) for e in self._entries if e.complete or e.url in self._found])
+
+
+def merged(entry: Entry, found: ReplicaSpec | None) -> ReplicaSpec:
+    """The spec of an entry: what it states, over what was found, over the defaults."""
+    base = found or ReplicaSpec(id=ReplicaId(replica_name(entry.url)), url=entry.url)
+    stated: dict[str, Any] = {field: value for field in STATED if (value := getattr(entry, field))}
+    model = entry.model or base.model
+    own = {model: model} if model else {}
+    return msgspec.structs.replace(
+        base,
+        **stated,
+        labels={**base.labels, **entry.labels},
+        serves={**base.serves, **own, **entry.aliases},
+    )

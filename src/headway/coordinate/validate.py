@@ -1,0 +1,102 @@
+"""Which URLs may be replicas. An admin API that fetches any URL it is given is a way into the operator's network.
+
+Refused: anything but http and https, credentials inside the URL, link-local and other special addresses, cloud metadata
+services, and spellings of IP addresses that only old resolvers understand. Redirects are never followed by our client.
+A host name is not resolved here: whoever controls the resolver controls the fleet anyway.
+"""
+
+import ipaddress
+import re
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "metadata.goog", "instance-data"})
+METADATA_ADDRESSES = frozenset(
+    ipaddress.ip_address(text)
+    for text in (
+        "169.254.169.254",  # AWS, Azure, GCP and most others
+        "fd00:ec2::254",  # AWS over IPv6
+        "100.100.100.200",  # Alibaba
+        "168.63.129.16",  # Azure's host agent
+        "192.0.0.192",  # Oracle
+    )
+)
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+NUMBERS_ONLY = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", re.IGNORECASE)
+HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.IGNORECASE)
+LONGEST_URL = 2048
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why a URL may not be a replica."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def replica_url(text: str) -> str | Refused:
+    """The URL in the form Headway uses it (lower-case scheme and host, no trailing slash), or why it is refused."""
+    if len(text) > LONGEST_URL or any(ord(c) <= 32 or ord(c) == 127 or c == "\\" for c in text):
+        return Refused("the URL is too long or contains blanks, control characters or backslashes")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        return Refused(f"not a URL: {error}")
+    if reason := _wrong_parts(parts, text) or host_refused(parts.hostname or ""):
+        return Refused(reason)
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
+
+
+def host_refused(host: str) -> str:
+    """Why a host may not be contacted, empty if it may."""
+    try:
+        return address_refused(ipaddress.ip_address(host))
+    except ValueError:
+        if NUMBERS_ONLY.fullmatch(host):
+            return f"{host} is an IP address in an unusual spelling"
+        if host.lower().rstrip(".") in METADATA_HOSTS:
+            return f"{host} is a metadata service"
+        return "" if HOST_NAME.fullmatch(host) else f"{host!r} is not a host name"
+
+
+def address_refused(address: Address) -> str:
+    """Why an address may not be contacted, empty if it may. Loopback and private addresses may: replicas live there."""
+    inner = _inner(address)
+    if inner in METADATA_ADDRESSES:
+        return f"{address} is a metadata service"
+    for word, special in (
+        ("link-local", inner.is_link_local),
+        ("unspecified", inner.is_unspecified),
+        ("multicast", inner.is_multicast),
+        ("broadcast", inner == ipaddress.IPv4Address("255.255.255.255")),
+    ):
+        if special:
+            return f"{address} is {word}"
+    return ""
+
+
+def _wrong_parts(parts: SplitResult, text: str) -> str:
+    if parts.scheme not in ("http", "https"):
+        return "only http:// and https:// URLs are accepted"
+    if "@" in parts.netloc:
+        return "credentials inside a URL are refused; give the key in the settings"
+    if "?" in text or "#" in text:
+        return "a replica's URL has no query and no fragment"
+    return "" if parts.hostname else "the URL names no host"
+
+
+def _inner(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one stands for, if it does."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
