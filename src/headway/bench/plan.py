@@ -1,6 +1,6 @@
 """What to send and what came of it: plain values."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -61,7 +61,7 @@ class BenchPlan(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Where a run stands. `last` is the most recent record, None before the first."""
+    """Where a run stands."""
 
     elapsed_s: float
     total: int
@@ -69,6 +69,10 @@ class Progress(msgspec.Struct, frozen=True):
     finished: int
     in_flight: int
     accounts: Accounts
+
+
+Watch = Callable[[Progress], None]
+"""Told where a run stands, a few times a second."""
 
 
 class ClientLoad(msgspec.Struct, frozen=True):

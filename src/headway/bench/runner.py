@@ -7,12 +7,11 @@ waiting counts in its latencies and the summary says how many were kept back.
 import asyncio
 import resource
 from collections import Counter
-from collections.abc import Callable
 
 import msgspec
 
 from headway.bench.exchange import Exchange
-from headway.bench.plan import BenchPlan, BenchResult, ClientLoad, Progress
+from headway.bench.plan import BenchPlan, BenchResult, ClientLoad, Progress, Watch
 from headway.runtime import clock
 from headway.runtime.http import Answer, Client, Failure, client
 from headway.runtime.tasks import TaskSet
@@ -30,9 +29,6 @@ LOOK_S = 0.02
 
 class BenchError(Exception):
     """The run cannot start; the text says why, for people."""
-
-
-Watch = Callable[[Progress], None]
 
 
 async def run(plan: BenchPlan, watch: Watch | None = None, stop: asyncio.Event | None = None) -> BenchResult:
