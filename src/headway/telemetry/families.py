@@ -1,11 +1,10 @@
-"""From tallies to prometheus_client's metric families. Names follow Prometheus' conventions: base units, `_total`."""
+"""From tallies to metrics. Names follow Prometheus' conventions: base units, counters end in `_total`."""
 
-from collections.abc import Iterator, Mapping
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from collections.abc import Mapping
 
 from headway import __version__
-from headway.telemetry.tally import Counter, Histogram, ModelTally, ReplicaTally, Table
+from headway.telemetry.exposition import Page, label_text
+from headway.telemetry.tally import Counter, ForecastTally, ModelTally, ReplicaTally, Table
 
 MODEL_HISTOGRAMS = (
     ("headway_request_duration_seconds", "From arrival to the last byte.", "duration"),
@@ -13,71 +12,56 @@ MODEL_HISTOGRAMS = (
     ("headway_queue_time_seconds", "Time a request was held by Headway.", "queue"),
 )
 MODEL_COUNTERS = (
-    ("headway_retries", "Attempts beyond a request's first.", "retries"),
-    ("headway_prompt_tokens", "Prompt tokens of finished requests.", "prompt_tokens"),
-    ("headway_cached_prompt_tokens", "Prompt tokens found in an engine's prefix cache.", "cached_tokens"),
-    ("headway_output_tokens", "Tokens generated for clients.", "output_tokens"),
-    ("headway_request_bytes", "Bytes of request bodies.", "bytes_in"),
-    ("headway_response_bytes", "Bytes of response bodies.", "bytes_out"),
-)
-REPLICA_HISTOGRAMS = (
-    ("headway_ttft_forecast_ratio", "Time to first token, real over forecast.", "ttft_ratio"),
-    ("headway_output_forecast_ratio", "Output tokens, real over forecast.", "output_ratio"),
+    ("headway_retries_total", "Attempts beyond a request's first.", "retries"),
+    ("headway_prompt_tokens_total", "Prompt tokens of finished requests.", "prompt_tokens"),
+    ("headway_cached_prompt_tokens_total", "Prompt tokens found in an engine's prefix cache.", "cached_tokens"),
+    ("headway_output_tokens_total", "Tokens generated for clients.", "output_tokens"),
+    ("headway_request_bytes_total", "Bytes of request bodies.", "bytes_in"),
+    ("headway_response_bytes_total", "Bytes of response bodies.", "bytes_out"),
 )
 
 
-def single(name: str, documentation: str, value: float) -> Metric:
-    """A counter without labels."""
-    return CounterMetricFamily(name, documentation, value=value)
+def single(page: Page, name: str, kind: str, documentation: str, value: float) -> None:
+    """A metric without labels."""
+    page.family(name, kind, documentation)
+    page.sample(value)
 
 
-def gauge(name: str, documentation: str, value: float) -> Metric:
-    """A gauge without labels."""
-    return GaugeMetricFamily(name, documentation, value=value)
-
-
-def build_info() -> Metric:
+def build_info(page: Page) -> None:
     """The version of Headway as a label, as Prometheus users join it."""
-    info = GaugeMetricFamily("headway_build_info", "Version of Headway.", labels=("version",))
-    info.add_metric((__version__,), 1)
-    return info
+    page.family("headway_build_info", "gauge", "Version of Headway.")
+    page.sample(1, label_text(("version",), (__version__,)))
 
 
-def counted(name: str, documentation: str, labels: tuple[str, ...], table: Mapping[tuple[str, ...], Counter]) -> Metric:
+def counted(
+    page: Page, name: str, documentation: str, labels: tuple[str, ...], table: Mapping[tuple[str, ...], Counter]
+) -> None:
     """A counter per label combination of a table."""
-    family = CounterMetricFamily(name, documentation, labels=labels)
+    page.family(name, "counter", documentation)
     for values, counter in table.items():
-        family.add_metric(values, counter.value)
-    return family
+        page.sample(counter.value, label_text(labels, values))
 
 
-def model_metrics(models: Table[ModelTally]) -> Iterator[Metric]:
+def model_metrics(page: Page, models: Table[ModelTally]) -> None:
     """Latencies and token counts per model."""
     for name, text, attribute in MODEL_HISTOGRAMS:
-        yield _histograms(name, text, "model", models, attribute)
+        page.family(name, "histogram", text)
+        for (model,), tally in models.items():
+            histogram = getattr(tally, attribute)
+            page.histogram(histogram.cumulative(), histogram.total, ("model", model))
     for name, text, attribute in MODEL_COUNTERS:
-        family = CounterMetricFamily(name, text, labels=("model",))
+        page.family(name, "counter", text)
         for labels, tally in models.items():
-            family.add_metric(labels, getattr(tally, attribute))
-        yield family
+            page.sample(getattr(tally, attribute), label_text(("model",), labels))
 
 
-def replica_metrics(replicas: Table[ReplicaTally]) -> Iterator[Metric]:
-    """Attempts by outcome and the forecast's error per replica."""
-    attempts = CounterMetricFamily("headway_attempts", "Attempts ended.", labels=("replica", "outcome"))
+def attempt_metrics(page: Page, replicas: Table[ReplicaTally], forecasts: ForecastTally) -> None:
+    """Attempts by outcome per replica, and the forecast's error over the fleet."""
+    page.family("headway_attempts_total", "counter", "Attempts ended.")
     for (replica,), tally in replicas.items():
         for kind, count in tally.outcomes():
-            attempts.add_metric((replica, kind), count)
-    yield attempts
-    for name, text, attribute in REPLICA_HISTOGRAMS:
-        yield _histograms(name, text, "replica", replicas, attribute)
-
-
-def _histograms(
-    name: str, text: str, label: str, table: Table[ModelTally] | Table[ReplicaTally], attribute: str
-) -> Metric:
-    family = HistogramMetricFamily(name, text, labels=(label,))
-    for labels, tally in table.items():
-        histogram: Histogram = getattr(tally, attribute)
-        family.add_metric(labels, histogram.cumulative(), histogram.total)
-    return family
+            page.sample(count, label_text(("replica", "outcome"), (replica, kind)))
+    page.family("headway_ttft_forecast_ratio", "histogram", "Time to first token, real over forecast.")
+    page.histogram(forecasts.ttft.cumulative(), forecasts.ttft.total)
+    page.family("headway_output_forecast_ratio", "histogram", "Output tokens, real over forecast.")
+    page.histogram(forecasts.output.cumulative(), forecasts.output.total)

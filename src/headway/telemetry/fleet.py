@@ -1,11 +1,11 @@
 """Gauges of the fleet, made from one snapshot at the moment of a scrape. Nothing here is kept."""
 
-from collections.abc import Callable, Iterator
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from collections.abc import Callable
 
 from headway.core.replica import LoadSample
 from headway.core.view import Breaker, FleetSnapshot, ReplicaView
+from headway.telemetry.exposition import Page, label_text
+from headway.telemetry.families import single
 
 Read = Callable[[ReplicaView], float | None]
 
@@ -48,61 +48,51 @@ GAUGES: tuple[tuple[str, str, Read], ...] = (
 )
 
 COUNTERS: tuple[tuple[str, str, Read], ...] = (
-    ("preemptions", "Preemptions reported by the engine.", lambda v: _of(v.sample, "preemptions_total")),
+    ("preemptions_total", "Preemptions reported by the engine.", lambda v: _of(v.sample, "preemptions_total")),
     (
-        "generated_tokens",
+        "generated_tokens_total",
         "Tokens generated, as reported by the engine.",
         lambda v: _of(v.sample, "generated_tokens_total"),
     ),
     (
-        "prefix_hits",
+        "prefix_hits_total",
         "Prompt tokens found in the engine's prefix cache.",
         lambda v: _of(v.sample, "prefix_hits_total"),
     ),
-    ("prefix_queries", "Prompt tokens looked up in it.", lambda v: _of(v.sample, "prefix_queries_total")),
+    ("prefix_queries_total", "Prompt tokens looked up in it.", lambda v: _of(v.sample, "prefix_queries_total")),
 )
 
 
-def fleet_metrics(snapshot: FleetSnapshot) -> Iterator[Metric]:
-    """Families for everything the snapshot knows. A value the engine did not report is absent, never zero."""
-    yield GaugeMetricFamily("headway_replicas", "Registered replicas.", value=len(snapshot.views))
-    yield GaugeMetricFamily("headway_queued_requests", "Requests held by Headway.", value=snapshot.queued)
-    yield GaugeMetricFamily("headway_in_flight_attempts", "Unsettled attempts.", value=snapshot.in_flight)
-    yield GaugeMetricFamily(
-        "headway_panic", "1 when too many replicas are ejected to respect it.", value=snapshot.panic
-    )
+def fleet_metrics(page: Page, snapshot: FleetSnapshot) -> None:
+    """Everything the snapshot knows. A value that an engine did not report is absent, never zero."""
     stale = sum(view.stale for view in snapshot.views)
-    yield GaugeMetricFamily("headway_stale_endpoints", "Replicas whose load report is too old.", value=stale)
-    yield _info(snapshot)
-    yield _breakers(snapshot)
-    for name, documentation, read in GAUGES:
-        gauge = GaugeMetricFamily(f"headway_replica_{name}", documentation, labels=("replica",))
-        yield _fill(gauge, snapshot, read)
-    for name, documentation, read in COUNTERS:
-        counter = CounterMetricFamily(f"headway_replica_{name}", documentation, labels=("replica",))
-        yield _fill(counter, snapshot, read)
+    single(page, "headway_replicas", "gauge", "Registered replicas.", len(snapshot.views))
+    single(page, "headway_queued_requests", "gauge", "Requests held by Headway.", snapshot.queued)
+    single(page, "headway_in_flight_attempts", "gauge", "Unsettled attempts.", snapshot.in_flight)
+    single(page, "headway_panic", "gauge", "1 when too many replicas are ejected to respect it.", snapshot.panic)
+    single(page, "headway_stale_endpoints", "gauge", "Replicas whose load report is too old.", stale)
+    _info(page, snapshot)
+    _breakers(page, snapshot)
+    labels = [label_text(("replica",), (view.spec.id,)) for view in snapshot.views]
+    for kind, table in (("gauge", GAUGES), ("counter", COUNTERS)):
+        for name, documentation, read in table:
+            page.family(f"headway_replica_{name}", kind, documentation)
+            for view, label in zip(snapshot.views, labels, strict=True):
+                value = read(view)
+                if value is not None:
+                    page.sample(value, label)
 
 
-def _fill(family: GaugeMetricFamily | CounterMetricFamily, snapshot: FleetSnapshot, read: Read) -> Metric:
-    for view in snapshot.views:
-        value = read(view)
-        if value is not None:
-            family.add_metric((view.spec.id,), value)
-    return family
-
-
-def _info(snapshot: FleetSnapshot) -> Metric:
+def _info(page: Page, snapshot: FleetSnapshot) -> None:
     labels = ("replica", "url", "engine", "model", "version", "precision", "gpu")
-    info = GaugeMetricFamily("headway_replica_info", "What is known about a replica.", labels=labels)
+    page.family("headway_replica_info", "gauge", "What is known about a replica.")
     for view in snapshot.views:
-        spec = view.spec
-        info.add_metric((spec.id, spec.url, spec.engine, spec.model, spec.version, spec.precision, spec.gpu), 1)
-    return info
+        s = view.spec
+        page.sample(1, label_text(labels, (s.id, s.url, s.engine, s.model, s.version, s.precision, s.gpu)))
 
 
-def _breakers(snapshot: FleetSnapshot) -> Metric:
-    family = GaugeMetricFamily("headway_replica_breaker", "1 for the breaker's state.", labels=("replica", "state"))
+def _breakers(page: Page, snapshot: FleetSnapshot) -> None:
+    page.family("headway_replica_breaker", "gauge", "1 for the state the breaker is in.")
     for view in snapshot.views:
         for state in Breaker:
-            family.add_metric((view.spec.id, state.value), float(view.breaker is state))
-    return family
+            page.sample(view.breaker is state, label_text(("replica", "state"), (view.spec.id, state.value)))

@@ -1,23 +1,22 @@
 """Counters of requests, attempts and decisions, rendered as Prometheus text when a scrape asks.
 
-The calls on the per-request path (`started`, `access`, `record`) only add plain numbers; prometheus_client is used
-for the text alone. Gauges of replicas are read from the snapshot that the scrape hands in, so they are never stale.
+The calls on the per-request path (`started`, `access`, `record`) only add plain numbers. Gauges of replicas are read
+from the snapshot that the scrape hands in, so they are never stale.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from headway.core.commands import HealthChanged, Settled
 from headway.core.outcome import OutcomeKind
 from headway.core.view import Decision, FleetSnapshot
 from headway.telemetry.access import ACCOUNTS, Access
 from headway.telemetry.decisions import DecisionLog
-from headway.telemetry.families import build_info, counted, gauge, model_metrics, replica_metrics, single
+from headway.telemetry.exposition import Page
+from headway.telemetry.families import attempt_metrics, build_info, counted, model_metrics, single
 from headway.telemetry.fleet import fleet_metrics
-from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, RequestTally, Table, others
+from headway.telemetry.tally import Counter, ForecastTally, ModelTally, ReplicaTally, RequestTally, Table, others
 
 
 class Telemetry:
@@ -35,13 +34,10 @@ class Telemetry:
         self._replicas: Table[ReplicaTally] = Table(lambda _: ReplicaTally())
         self._exclusions: Table[Counter] = Table(lambda _: Counter(), limit=64)
         self._health: Table[Counter] = Table(lambda _: Counter())
-        self._alarms: Table[Counter] = Table(lambda _: Counter())
-        self._watched: list[tuple[str, str, Callable[[], float]]] = []
-        self._snapshot: FleetSnapshot | None = None
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(ProcessCollector(registry=None))
-        self._registry.register(PlatformCollector(registry=None))
-        self._registry.register(_Families(self._families))
+        self._forecasts = ForecastTally()
+        self._watched: list[tuple[str, str, str, Callable[[], float]]] = []
+        self._process = CollectorRegistry(auto_describe=False)
+        self._process.register(ProcessCollector(registry=None))
 
     def started(self) -> None:
         """A request's first byte arrived; exactly one `access` follows."""
@@ -74,13 +70,10 @@ class Telemetry:
         elif type(entry) is HealthChanged:
             self._health[entry.replica_id, entry.state].value += 1
 
-    def alarm(self, kind: str, replica: str = "") -> None:
-        """Something is wrong that an operator should see (a missing gauge, a frozen page). `kind` is a stable word."""
-        self._alarms[kind, replica].value += 1
-
     def watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
-        """Export a gauge that is read at each scrape."""
-        self._watched.append((name, documentation, read))
+        """Export a number that is read at each scrape; a counter if its name ends in `_total`, else a gauge."""
+        kind = "counter" if name.endswith("_total") else "gauge"
+        self._watched.append((name, kind, documentation, read))
 
     @property
     def accounts(self) -> dict[str, int]:
@@ -97,53 +90,43 @@ class Telemetry:
 
     def render(self, snapshot: FleetSnapshot | None = None) -> bytes:
         """The page for a Prometheus scrape (text format 0.0.4). Tallies of replicas that left are dropped."""
-        self._snapshot = snapshot
         if snapshot is not None:
             known = {view.spec.id for view in snapshot.views}
             for labels in [labels for labels in self._replicas if labels[0] not in known]:
                 del self._replicas[labels]
-        page: bytes = generate_latest(self._registry)
-        return page
+        page = Page()
+        self._fill(page, snapshot)
+        own: bytes = generate_latest(self._process)
+        return page.text() + own
 
     def _request_tally(self, labels: tuple[str, ...]) -> RequestTally:
         return RequestTally(self._models[labels[1],])
 
     def _settle(self, entry: Settled) -> None:
         tally = self._replicas[entry.replica_id,]
-        outcome = entry.outcome
-        if outcome.kind is OutcomeKind.OK:
+        kind = entry.outcome.kind
+        if kind is OutcomeKind.OK:
             tally.ok += 1
         else:
-            tally.others[outcome.kind] = tally.others.get(outcome.kind, 0) + 1
-        if entry.ttft_s is not None and entry.forecast_ttft_s > 0.0:
-            tally.ttft_ratio.observe(entry.ttft_s / entry.forecast_ttft_s)
-        if outcome.output_tokens and entry.forecast_output_tokens > 0.0:
-            tally.output_ratio.observe(outcome.output_tokens / entry.forecast_output_tokens)
+            tally.others[kind] = tally.others.get(kind, 0) + 1
+        self._forecasts.settled(entry)
 
-    def _families(self) -> Iterator[Metric]:
-        yield build_info()
-        yield single("headway_requests_started", "Requests received.", self.requests_started)
-        yield counted("headway_requests", "Requests ended.", ("path", "model", "status", "account"), self._requests)
-        yield single("headway_decisions", "Routing decisions.", self.decided)
-        yield counted("headway_exclusions", "Replicas excluded from decisions.", ("reason",), self._exclusions)
-        yield counted("headway_health_changes", "Breaker and panic changes.", ("replica", "state"), self._health)
-        yield counted("headway_alarms", "Load reports that cannot be trusted.", ("kind", "replica"), self._alarms)
-        yield from model_metrics(self._models)
-        yield from replica_metrics(self._replicas)
-        for name, documentation, read in self._watched:
-            yield gauge(name, documentation, read())
-        if self._snapshot is not None:
-            yield from fleet_metrics(self._snapshot)
+    def _fill(self, page: Page, snapshot: FleetSnapshot | None) -> None:
+        build_info(page)
+        single(page, "headway_requests_started_total", "counter", "Requests received.", self.requests_started)
+        counted(page, "headway_requests_total", "Requests ended.", REQUEST_LABELS, self._requests)
+        single(page, "headway_decisions_total", "counter", "Routing decisions.", self.decided)
+        counted(page, "headway_exclusions_total", "Replicas left out of decisions.", ("reason",), self._exclusions)
+        counted(page, "headway_health_changes_total", "Breaker and panic changes.", ("replica", "state"), self._health)
+        model_metrics(page, self._models)
+        attempt_metrics(page, self._replicas, self._forecasts)
+        for name, kind, documentation, read in self._watched:
+            single(page, name, kind, documentation, read())
+        if snapshot is not None:
+            fleet_metrics(page, snapshot)
 
 
-class _Families(Collector):
-    """Lets prometheus_client call back for the families."""
-
-    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        return self._families()
+REQUEST_LABELS = ("path", "model", "status", "account")
 
 
 def _keep_account(labels: tuple[str, ...]) -> tuple[str, ...]:

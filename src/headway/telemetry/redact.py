@@ -18,9 +18,9 @@ SENSITIVE = re.compile(
 """Names of fields whose value is never shown. Counts such as `output_tokens` do not match."""
 
 SHAPES = re.compile(
-    r"""(?P<head>\b(?:bearer|basic)\s+)[^\s"',;]+"""
-    r"""|(?P<key>\b(?:authorization|(?:x-)?api[-_]?key|password|secret|(?:access|admin|auth)[-_]token|cookie)["']?\s*[:=]\s*["']?)"""
-    r"""(?!(?:bearer|basic)\b)[^\s"',;}]+"""
+    r"""(?P<key>\b(?:authorization|(?:x-)?api[-_]?key|password|secret|(?:access|admin|auth)[-_]token|cookie)["']?\s*[:=]\s*["']?)"""
+    r"""(?:(?:bearer|basic)\s+)?[^\s"',;}]+"""
+    r"""|(?P<head>\bbearer\s+)[^\s"',;]+"""
     r"""|(?P<user>\b[a-z][a-z0-9+.-]*://)[^\s/@]+@"""
     r"""|\b(?:sk|hf|ghp|xox[abp])[-_][A-Za-z0-9_-]{8,}""",
     re.IGNORECASE,

@@ -1,13 +1,14 @@
 """Plain-number counters and histograms for the per-request path, and the bound on how many there may be.
 
-prometheus_client's own counters take a lock and search label values on every call; these are only read when a
-scrape asks. Everything here runs on one thread.
+A metrics library's counters take a lock and look labels up on every call; these are only read when a scrape asks.
+Everything here runs on one thread.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from headway.core.commands import Settled
 from headway.core.outcome import OutcomeKind
 from headway.telemetry.access import Access
 
@@ -43,13 +44,13 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def cumulative(self) -> list[tuple[str, float]]:
+    def cumulative(self) -> list[tuple[str, int]]:
         """(upper bound, count at or below it) pairs, the last bound being +Inf."""
-        pairs: list[tuple[str, float]] = []
+        pairs: list[tuple[str, int]] = []
         running = 0
         for bound, count in zip((*self.bounds, "+Inf"), self.counts, strict=True):
             running += count
-            pairs.append((str(bound), float(running)))
+            pairs.append((str(bound), running))
         return pairs
 
 
@@ -106,21 +107,37 @@ class RequestTally(Counter):
 
 
 class ReplicaTally:
-    """What is summed per replica: attempts by outcome, and the forecast's error."""
+    """Attempts of one replica by outcome."""
 
-    __slots__ = ("ok", "others", "output_ratio", "ttft_ratio")
+    __slots__ = ("ok", "others")
 
     def __init__(self) -> None:
         self.ok = 0
         self.others: dict[OutcomeKind, int] = {}
-        self.ttft_ratio = Histogram(RATIO_BOUNDS)
-        self.output_ratio = Histogram(RATIO_BOUNDS)
 
     def outcomes(self) -> Iterator[tuple[str, int]]:
         """Each kind of outcome that occurred, with its count."""
         yield OutcomeKind.OK.value, self.ok
         for kind, count in self.others.items():
             yield kind.value, count
+
+
+class ForecastTally:
+    """Real over forecast, over the whole fleet: per replica it would be most of the page."""
+
+    __slots__ = ("output", "ttft")
+
+    def __init__(self) -> None:
+        self.ttft = Histogram(RATIO_BOUNDS)
+        self.output = Histogram(RATIO_BOUNDS)
+
+    def settled(self, entry: Settled) -> None:
+        """Compare one attempt's end with what was forecast, where both are known."""
+        if entry.ttft_s is not None and entry.forecast_ttft_s > 0.0:
+            self.ttft.observe(entry.ttft_s / entry.forecast_ttft_s)
+        tokens = entry.outcome.output_tokens
+        if tokens and entry.forecast_output_tokens > 0.0:
+            self.output.observe(tokens / entry.forecast_output_tokens)
 
 
 class Table(dict[tuple[str, ...], Cell]):
