@@ -1,6 +1,14 @@
-"""What a finished, unstreamed answer says: token usage and how it ended. Pure reading; answers are never changed."""
+"""What a finished, unstreamed answer says: token usage and how it ended. Pure reading; answers are never changed.
+
+Words of several APIs for the same thing: OpenAI chat and completions (`usage.prompt_tokens`), Responses and Anthropic
+messages (`usage.input_tokens`), llama.cpp's own (`tokens_evaluated`), SGLang's own (`meta_info`).
+"""
 
 import msgspec
+from msgspec import Raw
+
+LIMIT_WORDS = frozenset({"length", "max_tokens", "max_output_tokens", "limit"})
+"""Finish reasons that mean the token limit: OpenAI, Anthropic, Responses, llama.cpp."""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
@@ -19,6 +27,95 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     hit_limit: bool = False
 
 
+class _Details(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class RawUsage(msgspec.Struct, gc=False):
+    """`usage` objects of all APIs at once, and SGLang's `meta_info`."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    input_tokens_details: _Details | None = None
+    finish_reason: Raw = Raw(b"")
+
+    def usage(self) -> Usage:
+        """The same in one set of words. Anthropic counts cached tokens apart from `input_tokens`: added here."""
+        details = self.prompt_tokens_details or self.input_tokens_details
+        cached = (details.cached_tokens if details else None) or self.cached_tokens or 0
+        prompt = self.prompt_tokens if self.prompt_tokens is not None else self.input_tokens or 0
+        if self.cache_read_input_tokens:
+            cached = self.cache_read_input_tokens
+            prompt += cached
+        completion = self.completion_tokens if self.completion_tokens is not None else self.output_tokens or 0
+        return Usage(max(0, prompt), max(0, cached), max(0, completion))
+
+
+class _Choice(msgspec.Struct, gc=False):
+    finish_reason: str | None = None
+
+
+class _Incomplete(msgspec.Struct, gc=False):
+    reason: str | None = None
+
+
+class _Answer(msgspec.Struct, gc=False):
+    usage: RawUsage | None = None
+    choices: list[_Choice] | None = None
+    stop_reason: str | None = None
+    incomplete_details: _Incomplete | None = None
+    meta_info: RawUsage | None = None
+    tokens_evaluated: int | None = None
+    tokens_predicted: int | None = None
+    stop_type: str | None = None
+
+
+class _Kind(msgspec.Struct, gc=False):
+    type: str | None = None
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+_REASON = msgspec.json.Decoder(str | _Kind | None)
+
+
 def answer_of(body: bytes) -> Answer:
-    """Read a JSON answer (chat, completions, responses, messages, embeddings, llama.cpp, SGLang). Never raises."""
-    raise NotImplementedError
+    """Read a JSON answer of any of the APIs above. Never raises: what cannot be read was not said."""
+    try:
+        answer = _ANSWER.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return Answer()
+    reasons = _reasons(answer)
+    return Answer(_usage(answer), "abort" in reasons, not LIMIT_WORDS.isdisjoint(reasons))
+
+
+def reason_of(raw: Raw) -> str:
+    """A finish reason, which SGLang wraps in an object; empty when there is none."""
+    try:
+        value = _REASON.decode(raw)
+    except msgspec.DecodeError:
+        return ""
+    return (value.type if isinstance(value, _Kind) else value) or ""
+
+
+def _usage(answer: _Answer) -> Usage | None:
+    reported = answer.usage or answer.meta_info
+    if reported is not None:
+        return reported.usage()
+    if answer.tokens_predicted is None:
+        return None
+    return Usage(answer.tokens_evaluated or 0, 0, answer.tokens_predicted)
+
+
+def _reasons(answer: _Answer) -> set[str]:
+    reasons = {choice.finish_reason or "" for choice in answer.choices or ()}
+    reasons.add(answer.stop_reason or answer.stop_type or "")
+    if answer.incomplete_details is not None:
+        reasons.add(answer.incomplete_details.reason or "")
+    if answer.meta_info is not None:
+        reasons.add(reason_of(answer.meta_info.finish_reason))
+    return reasons

@@ -1,56 +1,202 @@
 """Server-sent events, read incrementally beside the relay: counts, usage, errors, boundaries. Bytes are never changed.
 
-WHATWG HTML "Server-sent events": lines end with LF, CRLF or CR, `data:` takes one optional space, a blank line ends an
-event.
+Framing after WHATWG HTML, "Server-sent events": lines end with LF, CRLF or CR; a field name is case-sensitive and takes
+one optional space after its colon; lines starting with a colon are comments; a blank line ends an event. Against that
+text, an event the stream ends without a blank line still counts: engines have been seen to end so. Nothing of the
+stream is kept but one unfinished event, of bounded size.
+
+What lives here: framing. What must not: the meaning of an event (`chunks`).
 """
 
-from headway.wire.answers import Usage
+import re
+
+import msgspec
+
+from headway.wire.chunks import Tally
+
+MAX_EVENT_BYTES = 1024 * 1024
+"""An event longer than this is counted but not read."""
+
+MAX_HELD_BYTES = 64 * 1024
+"""A usage event is a few hundred bytes: an unfinished event longer than this is none."""
 
 
-class Scanner:
+class Scanner(Tally):
     """Feed it every byte of a stream, in any pieces.
 
-    `events` complete events with data; `tokens` content tokens so far; `first_content` whether any content was seen;
-    `done` `[DONE]` was seen; `finished` a finish reason was seen; `aborted` it was "abort"; `hit_limit` it was "length";
-    `error` message of an in-band error event or None; `usage` the last usage report.
+    `events` complete events with data (`[DONE]` too); the rest as in `Tally`: `tokens`, `done`, `finished`, `aborted`,
+    `hit_limit`, `error`, `usage`.
     """
 
-    events: int
-    tokens: int
-    first_content: bool
-    done: bool
-    finished: bool
-    aborted: bool
-    hit_limit: bool
-    error: str | None
-    usage: Usage | None
+    __slots__ = ("_after_cr", "_clean", "_data", "_held", "_held_size", "_open", "_size", "_skipping", "events")
 
-    def feed(self, data: bytes) -> None:
-        """Read the next piece of the stream."""
-        raise NotImplementedError
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = 0
+        self._clean = True  # between two events, nothing held: the usual state when a piece arrives
+        self._held: list[bytes] = []  # pieces of an unfinished line
+        self._data: list[bytes] = []  # data lines of an unfinished event
+        self._held_size = 0
+        self._size = 0  # bytes of the finished lines of the unfinished event
+        self._open = False  # the unfinished event has a finished line
+        self._skipping = False
+        self._after_cr = False
 
-    def end(self) -> None:
-        """The stream ended: an unterminated last event counts."""
-        raise NotImplementedError
+    @property
+    def first_content(self) -> bool:
+        """Whether any content was seen."""
+        return self.tokens > 0
 
     @property
     def at_boundary(self) -> bool:
-        """Whether an event or comment may be inserted here."""
-        raise NotImplementedError
+        """Whether an event or a comment line may be inserted here without breaking one in two."""
+        return self._clean or not (self._open or self._held)
 
     @property
     def complete(self) -> bool:
-        """Whether an end of the stream now is a proper end: `[DONE]` or a finish reason was seen."""
-        raise NotImplementedError
+        """Whether an end of the stream now is a proper one: `[DONE]` or a finish reason was seen."""
+        return self.done or self.finished
+
+    def feed(self, data: bytes) -> None:
+        """Read the next piece of the stream."""
+        if self._clean and data.startswith(b"data: ") and data.endswith(b"\n\n") and data.find(b"\r") < 0:
+            if data.find(b"\n") == len(data) - 2:
+                self.events += 1
+                self.read(data[6:-2])
+                return
+            blocks = data[6:-2].split(b"\n\ndata: ")
+            if data.count(b"\n") == 2 * len(blocks):  # whole events of one line each
+                self.events += len(blocks)
+                for block in blocks:
+                    self.read(block)
+                return
+        self._feed_lines(data)
+
+    def end(self) -> None:
+        """The stream ended: an unterminated last event counts."""
+        if self._held:
+            self._line(b"".join(self._held))
+            self._held.clear()
+            self._held_size = 0
+        if self._open:
+            self._dispatch()
+        self._clean = True
+
+    def _feed_lines(self, data: bytes) -> None:
+        if self._after_cr and data.startswith(b"\n"):
+            data = data[1:]
+        elif not data:
+            return
+        lines = data.splitlines()
+        self._after_cr = data.endswith(b"\r")
+        rest = lines.pop() if data and not data.endswith((b"\n", b"\r")) else b""
+        for line in lines:
+            if self._held:
+                line = b"".join((*self._held, line))
+                self._held.clear()
+                self._held_size = 0
+            self._line(line)
+        if rest:
+            self._hold(rest)
+        self._clean = not (self._held or self._open or self._after_cr)
+
+    def _hold(self, rest: bytes) -> None:
+        self._held.append(rest)
+        self._held_size += len(rest)
+        if self._size + self._held_size > MAX_EVENT_BYTES:
+            self._skipping = True
+            self._data.clear()
+            self._held[:] = [self._held[0][:1]]  # enough to tell a comment from a field
+
+    def _line(self, line: bytes) -> None:
+        if not line:
+            self._dispatch()
+        elif line.startswith(b":"):
+            self._skipping = self._skipping and self._open
+        else:
+            self._open = True
+            self._size += len(line)
+            if self._skipping or self._size > MAX_EVENT_BYTES:
+                self._skipping = True
+                self._data.clear()
+            elif line.startswith(b"data:"):
+                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+
+    def _dispatch(self) -> None:
+        if self._skipping:
+            self.events += 1
+        elif self._data:
+            self.events += 1
+            self.read(b"\n".join(self._data))
+            self._data.clear()
+        self._size = 0
+        self._open = False
+        self._skipping = False
+
+
+_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_COMMENTS = re.compile(rb"(?::[^\r\n]*(?>\r\n|\n|\r))*")
+_DATA = re.compile(rb"^data:([^\r\n]*)", re.MULTILINE)
+
+
+class _UsageOnly(msgspec.Struct, gc=False):
+    choices: list[msgspec.Raw]
+    usage: dict[str, msgspec.Raw]
+
+
+_USAGE_ONLY = msgspec.json.Decoder(_UsageOnly)
 
 
 class UsageStripper:
-    """Drops exactly the usage-only event (`"choices":[]` with usage) that our splice made the engine send."""
+    """Drops exactly the usage-only event (`"choices":[]` with usage) that our splice made the engine send.
+
+    Holds back an unfinished event only while it could still be that one; comments are never held with an event.
+    """
+
+    __slots__ = ("_held", "_passing")
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._passing = False  # the unfinished event has begun to go out
 
     def feed(self, data: bytes) -> bytes:
-        """The bytes to pass on now; holds back at most one unfinished event."""
-        raise NotImplementedError
+        """The bytes to pass on now."""
+        if not self._held and not self._passing and data.endswith(b"\n\n") and b'"usage"' not in data:
+            return data
+        data = self._held + data
+        out: list[bytes] = []
+        at = 0
+        for blank in _BLANK_LINE.finditer(data):
+            event = data[at : blank.end()]
+            out.append(event if self._passing else _without_usage(event))
+            self._passing = False
+            at = blank.end()
+        out.append(self._release(data[at:]))
+        return b"".join(out)
 
     def end(self) -> bytes:
-        """The bytes still held back."""
-        raise NotImplementedError
+        """The bytes still held back: an unterminated event, dropped if it is the usage."""
+        held, self._held = self._held, b""
+        return held if self._passing else _without_usage(held)
+
+    def _release(self, tail: bytes) -> bytes:
+        """Let an unfinished event go as soon as it cannot be the usage; only its line ends stay, to find its end."""
+        if not self._passing and len(tail) < MAX_HELD_BYTES and b'"choices":[{' not in tail:
+            self._held = tail
+            return b""
+        self._passing = True
+        kept = len(tail.rstrip(b"\r\n"))
+        self._held = tail[kept:]
+        return tail[:kept]
+
+
+def _without_usage(event: bytes) -> bytes:
+    """The event, or only the comments in front of it when it is the usage-only event."""
+    if b'"usage"' not in event:
+        return event
+    try:
+        chunk = _USAGE_ONLY.decode(b"\n".join(_DATA.findall(event)))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return event
+    comments = _COMMENTS.match(event)
+    return event if chunk.choices else comments[0] if comments else b""
