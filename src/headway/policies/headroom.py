@@ -1,18 +1,51 @@
-"""The default policy: seconds of harm a request does at each replica (skeleton)."""
+"""The default policy: send a request where it does the least harm, counted in seconds.
+
+    ttft  what this request waits for its first token: prefill ahead of it and its own, KV or batch slots to come free
+    dec   its own decoding, at the step time it will find (weighted: with the memory hold it matters less)
+    ext   what it costs the others there: slower steps while they decode, a prefill they sit through
+    mem   probability that the forecast peak outgrows the KV pool, times what a preemption costs everybody there
+    unc   doubt: what was sent since the last sample, and how far the load may have drifted since
+
+All seconds come from learned speeds, so different GPUs compare directly. `mem` is worked out best first and only for
+replicas that can still win; as it is never negative, the minimum stays exact. A warm prefix is worth the prefill it
+saves; above that, a request that is mostly cached somewhere stays there unless waiting for the warm replica costs much
+more (`sticky_*`). There is never a bonus for an empty cache: published measurements and common sense agree that it
+drives traffic away from warm ones.
+
+Until any speed is learned the cost is prefill work times batch size, `(P + n) * (R + 1)`; a replica not yet measured
+among measured ones is taken to be as fast as their mean. Without a trusted sample R is what we have in flight; without
+a known capacity there is no `mem`.
+"""
 
 from collections.abc import Sequence
+from math import erfc, inf, sqrt
 
 import msgspec
 
 from headway.core.plugin import Chance, Plugin
 from headway.core.request import Demand
-from headway.core.view import ReplicaView
+from headway.core.view import ReplicaView, Speed
+
+Costs = list[tuple[float, ...]]
 
 
 class HeadroomConfig(msgspec.Struct, frozen=True):
-    """Constants of the policy."""
+    """Weights, and the costs of things (s). The SLOs only set the scale of waiting that a warm prefix may cost."""
 
+    ttft_weight: float = 1.0
+    decode_weight: float = 0.3
     tolerance: float = 0.05
+    exact: int = 16  # replicas whose `mem` is worked out, at most
+    reserve: float = 0.01  # share of the KV pool that engines keep back
+    requeue_s: float = 1.0  # a preempted request waits to be scheduled again
+    lost_slo_s: float = 20.0  # a preemption stalls the replica for long enough to lose its victims' SLOs
+    doubt: float = 0.25  # deviation of the prefill sent since the last sample, as a share of it
+    sticky_hit: float = 0.8  # share of the prompt cached from which a request is drawn to its warm replicas
+    sticky_tokens: int = 1024  # smaller hits are not worth a queue
+    sticky_slos: float = 2.0  # TTFT SLOs that the best warm replica may be behind the best cold one
+    sticky_patience: float = 4.0  # prefill times saved that it may cost more in all
+    ttft_slo_s: float = 1.0
+    ttft_slo_per_token_s: float = 0.00025
 
 
 class Headroom:
@@ -23,13 +56,156 @@ class Headroom:
     binds_late = True
 
     def __init__(self, config: HeadroomConfig) -> None:
+        self._config = config
         self.tolerance = config.tolerance
 
     def costs(
         self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
     ) -> Sequence[tuple[float, ...]]:
-        """Backlog times running requests, until the full cost is here."""
-        return [((v.prefill_backlog_tokens + 1) * (v.running + 1), 0.0, 0.0, 0.0, 0.0, 0.0) for v in views]
+        """Seconds of harm per replica and their parts; a count without unit while nothing is learned."""
+        average = None
+        for view in views:
+            if not view.speed.learned:
+                average = _average(views)
+                if average is None:
+                    return _counted(demand, views)
+                break
+        costs = self._cheap(demand, views, average)
+        if demand.hits:
+            self._stick(demand, views, costs)
+        self._add_memory(demand, views, costs)
+        return costs
+
+    def _cheap(self, demand: Demand, views: Sequence[ReplicaView], average: Speed | None) -> Costs:
+        """Everything but `mem`, for every replica. The hot loop: each attribute is read once, nothing is called."""
+        config = self._config
+        prompt, output, hits = demand.prompt_tokens, demand.output_mean, demand.hits
+        ttft_weight, decode_weight, doubt = config.ttft_weight, config.decode_weight * output, config.doubt / 2
+        new = prompt
+        costs: Costs = []
+        for view in views:
+            speed = view.speed
+            if average is not None and not speed.learned:
+                speed = average
+            rate = speed.prefill_tokens_per_s
+            if view.slow_start < 1.0:
+                rate *= view.slow_start
+            stale = view.stale
+            running = view.in_flight if stale else view.running
+            waiting = 0.0 if stale else view.waiting
+            if hits:
+                new = prompt - hits.get(view.spec.id, 0)
+                if new < 1:
+                    new = 1
+            left, context, per_request = view.output_left_mean, view.context_tokens, speed.step_per_request_s
+            per_token = speed.step_per_token_s
+            slower = per_request + per_token * prompt
+            step = speed.step_base_s + per_request * running + per_token * context + slower
+            ttft = (view.prefill_backlog_tokens + new) / rate
+            used, capacity = view.kv_used_tokens + new, view.kv_capacity_tokens
+            if used > capacity > 0 and context > 0.0:
+                ttft += (used - capacity) * left * step / context
+            slots = view.max_num_seqs
+            if running + waiting >= slots > 0:
+                ttft += (running + waiting + 1.0 - slots) * left * step / slots
+            dec = decode_weight * step
+            ext = running * slower * (output if output < left else left)
+            ext += new / rate * (running if running <= waiting else waiting + 1.0)
+            age = view.sample_age_s
+            unc = doubt * view.dispatched_tokens
+            if age > 0.0:
+                unc += age * view.growth_tokens_per_s
+            unc /= rate
+            costs.append((ttft_weight * ttft + dec + ext + unc, ttft, dec, ext, 0.0, unc))
+        return costs
+
+    def _stick(self, demand: Demand, views: Sequence[ReplicaView], costs: Costs) -> None:
+        """Keep only warm replicas, if some hold most of the prompt and the best of them is not too busy."""
+        config, prompt, hits = self._config, demand.prompt_tokens, demand.hits
+        enough = max(config.sticky_hit * prompt, config.sticky_tokens)
+        warm = [k for k, view in enumerate(views) if hits.get(view.spec.id, 0) >= enough]
+        if not warm or len(warm) == len(views):
+            return
+        cold = [k for k in range(len(views)) if k not in set(warm)]
+        slo = config.ttft_slo_s + config.ttft_slo_per_token_s * prompt
+        if min(costs[k][1] for k in warm) - min(costs[k][1] for k in cold) > config.sticky_slos * slo:
+            return
+        best = min(warm, key=lambda k: costs[k][0])
+        saved = hits[views[best].spec.id] / views[best].speed.prefill_tokens_per_s
+        if costs[best][0] - min(costs[k][0] for k in cold) > config.sticky_patience * saved:
+            return
+        for k in cold:
+            costs[k] = (inf, *costs[k][1:])
+
+    def _add_memory(self, demand: Demand, views: Sequence[ReplicaView], costs: Costs) -> None:
+        """Add `mem` from the cheapest on, as long as the next one could still come within tolerance of the best.
+
+        Where memory is plentiful it is 0. If many are tight, those after the first `exact` ones get the worst `mem`
+        found: they must not win by not having been looked at.
+        """
+        within, best, worst, exact = 1.0 + self.tolerance, inf, 0.0, self._config.exact
+        ample = demand.prompt_tokens + demand.output_mean + 4.0 * demand.output_sigma
+        cheap = [cost[0] for cost in costs]
+        for k in sorted(range(len(cheap)), key=cheap.__getitem__):
+            cost = cheap[k]
+            if cost > best * within:
+                break
+            view = views[k]
+            if view.headroom_tokens - 4.0 * view.headroom_sigma < ample or view.slow_start < 1.0:
+                if exact:
+                    mem = self._memory(demand, view)
+                    worst = mem if mem > worst else worst
+                    exact -= 1
+                else:
+                    mem = worst
+                cost += mem
+                _, ttft, dec, ext, _, unc = costs[k]
+                costs[k] = (cost, ttft, dec, ext, mem, unc)
+            if cost < best:
+                best = cost
+
+    def _memory(self, demand: Demand, view: ReplicaView) -> float:
+        """Seconds a preemption would cost times its probability, should the request go there (normal peak).
+
+        The batch peaks about when its mean request ends; by then this one holds its prompt and what it generated.
+        """
+        capacity = view.kv_capacity_tokens
+        if not capacity:
+            return 0.0
+        config, output, left = self._config, demand.output_mean, view.output_left_mean
+        new = max(1, demand.prompt_tokens - demand.hits.get(view.spec.id, 0))
+        room = capacity * view.slow_start * (1.0 - config.reserve) - view.peak_mean - new
+        room -= output if left <= 0.0 or output < left else left
+        sigma = sqrt(view.peak_var + demand.output_sigma * demand.output_sigma) + 1.0
+        overflow = 0.5 * erfc(room / sigma * 0.7071067811865476)
+        recompute = view.context_tokens / view.speed.prefill_tokens_per_s
+        return overflow * (recompute + config.requeue_s + config.lost_slo_s)
+
+
+def _average(views: Sequence[ReplicaView]) -> Speed | None:
+    """The mean of the learned speeds, None if there are none."""
+    known = [view.speed for view in views if view.speed.learned]
+    if not known:
+        return None
+    count = len(known)
+    return Speed(
+        step_base_s=sum(s.step_base_s for s in known) / count,
+        step_per_request_s=sum(s.step_per_request_s for s in known) / count,
+        step_per_token_s=sum(s.step_per_token_s for s in known) / count,
+        prefill_tokens_per_s=count / sum(1.0 / s.prefill_tokens_per_s for s in known),
+        learned=True,
+    )
+
+
+def _counted(demand: Demand, views: Sequence[ReplicaView]) -> Costs:
+    """Prefill work times batch size, for want of seconds."""
+    costs: Costs = []
+    for view in views:
+        new = max(1, demand.prompt_tokens - demand.hits.get(view.spec.id, 0))
+        running = view.in_flight if view.stale else view.running
+        cost = (view.prefill_backlog_tokens + new) * (running + 1.0) / view.slow_start
+        costs.append((cost, 0.0, 0.0, 0.0, 0.0, 0.0))
+    return costs
 
 
 PLUGIN = Plugin("headroom", Headroom, HeadroomConfig)
