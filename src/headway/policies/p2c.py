@@ -1,0 +1,35 @@
+"""Two replicas by chance, the less loaded of them: the power of two choices (Mitzenmacher, 1996)."""
+
+from collections.abc import Sequence
+from math import inf
+
+from headway.core.plugin import Chance, NoConfig, Plugin
+from headway.core.request import Demand
+from headway.core.view import ReplicaView
+
+
+class P2c:
+    """Requests in flight per unit of weight for the two drawn, never for the others."""
+
+    name = "p2c"
+    parts: tuple[str, ...] = ()
+    tolerance = 0.0
+    binds_late = False
+
+    def __init__(self, config: NoConfig) -> None:
+        """Nothing to set."""
+
+    def costs(
+        self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
+    ) -> Sequence[tuple[float, ...]]:
+        """In flight over weight for two distinct replicas (one, if there is no other), infinite for the rest."""
+        count = len(views)
+        first = int(rng.random() * count)
+        second = (first + 1 + int(rng.random() * (count - 1))) % count
+        costs: list[tuple[float, ...]] = [(inf,)] * count
+        for k in (first, second):
+            costs[k] = (views[k].in_flight / views[k].spec.weight,)
+        return costs
+
+
+PLUGIN = Plugin("p2c", P2c)

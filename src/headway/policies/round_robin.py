@@ -1,0 +1,70 @@
+"""Each replica in turn, in proportion to its weight, per model.
+
+One counter for all models skews as soon as two are asked for alternately, and a position in a list skips replicas when
+the list changes. So each replica of a model has a virtual time that advances by 1 / weight when it is its turn (stride
+scheduling: Waldspurger and Weihl, 1995); the least is next. Who comes back after an absence starts at the present.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headway.core.ids import ReplicaId
+from headway.core.plugin import Chance, Plugin
+from headway.core.request import Demand
+from headway.core.view import ReplicaView
+
+
+class RoundRobinConfig(msgspec.Struct, frozen=True):
+    """`max_models` bounds the state: the model not asked for longest starts anew."""
+
+    max_models: int = 1024
+
+
+class _Turns:
+    """Virtual times of the replicas of one model; `present` is when the last turn was taken."""
+
+    __slots__ = ("present", "times")
+
+    def __init__(self) -> None:
+        self.present = 0.0
+        self.times: dict[ReplicaId, float] = {}
+
+
+class RoundRobin:
+    """The replica whose turn it is costs 0, the others how far off they are."""
+
+    name = "round_robin"
+    parts: tuple[str, ...] = ()
+    tolerance = 0.0
+    binds_late = False
+
+    def __init__(self, config: RoundRobinConfig) -> None:
+        self._config = config
+        self._models: dict[str, _Turns] = {}
+
+    def costs(
+        self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
+    ) -> Sequence[tuple[float, ...]]:
+        """Takes the turn as well: the scheduler picks the least cost, and only one is 0."""
+        turns = self._turns(demand.request.model)
+        present, times = turns.present, turns.times
+        due = [max(times.get(view.spec.id, present), present) for view in views]
+        turn = min(range(len(views)), key=lambda k: (due[k], views[k].spec.id))
+        turns.present = due[turn]
+        times[views[turn].spec.id] = due[turn] + 1.0 / views[turn].spec.weight
+        if len(times) > 2 * len(views) + 16:  # replicas long gone
+            turns.times = {replica: at for replica, at in times.items() if at > turns.present}
+        return [(0.0 if k == turn else 1.0 + at - turns.present,) for k, at in enumerate(due)]
+
+    def _turns(self, model: str) -> _Turns:
+        turns = self._models.pop(model, None)
+        if turns is None:
+            turns = _Turns()
+            if len(self._models) >= self._config.max_models:
+                del self._models[next(iter(self._models))]
+        self._models[model] = turns
+        return turns
+
+
+PLUGIN = Plugin("round_robin", RoundRobin, RoundRobinConfig)
