@@ -52,6 +52,14 @@ class Registry:
         added = self._put(source, spec)
         return Change((added,) if added else (), (old[1].id,) if old else ())
 
+    def replace(self, spec: ReplicaSpec) -> Change:
+        """New facts about a registered replica, found by its id; its source stays. Empty if it is not there."""
+        known = self.find(spec.id)
+        if known is None or known == spec:
+            return Change()
+        self._current[known.url] = (self._current[known.url][0], spec)
+        return Change((spec,))
+
     def remove(self, replica_id: ReplicaId) -> Change:
         """Forget one registration. Empty if it is not there."""
         spec = self.find(replica_id)
