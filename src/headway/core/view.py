@@ -38,7 +38,8 @@ class ReplicaView(msgspec.Struct, frozen=True, gc=False):
 
     `kv_used_tokens`    U: the pool's use now (last sample plus what was sent and grown since, less what ended)
     `kv_capacity_tokens` K, 0 when unknown (the policy must then fall back to counting)
-    `headroom_tokens`, `headroom_sigma`: K less the forecast peak of everything promised; mean and deviation
+    `headroom_tokens`, `headroom_sigma`: K (less a spare) less the forecast peak of everything promised; mean and
+    deviation; infinite and 0 when K is unknown
     `peak_mean`, `peak_var`: forecast peak of the running batch M and its variance
     `prefill_backlog_tokens` P: uncached prompt tokens sent and not yet prefilled
     `in_flight` our unsettled attempts; `running` R, `waiting` W: engine's report corrected by what we sent since
@@ -96,11 +97,14 @@ class FleetSnapshot(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """One candidate of a decision: its cost (lower is better) and the parts, named by `Decision.parts`."""
+    """One candidate of a decision: its cost (lower is better) and the parts, named by `Decision.parts`.
+
+    `headroom_tokens` is None where the pool's size is unknown.
+    """
 
     replica_id: ReplicaId
     costs: tuple[float, ...]
-    headroom_tokens: float
+    headroom_tokens: float | None
     sample_age_s: float
 
 
@@ -114,7 +118,7 @@ class Forecast(msgspec.Struct, frozen=True, gc=False):
     peak_tokens: float
 
 
-class Decision(msgspec.Struct, frozen=True, gc=False):
+class Decision(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Why one attempt went where it went. Settled later by `Settled` in commands.Record."""
 
     request_id: RequestId

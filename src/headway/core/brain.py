@@ -1,0 +1,456 @@
+"""The one object that decides: events in, commands out. It wires the rooms below and keeps the jobs.
+
+`handle` looks the event's type up in a table. A job is a request from its arrival to its one end: dispatched, held,
+refused, retried. Everything else belongs to a floor below: what is known of replicas (fleet), who may wait (admission),
+who takes a request (scheduler), who is well (health), what is tried again (retry). Dispatches come first among the
+commands of an event, records last, so that a body sends before it writes.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from headway.core.admission import Admission, AdmissionConfig, HoldQueue, Job, expired
+from headway.core.commands import Abort, Command, Dispatch, Hold, Probe, Record, Reject, Relay, SetTimer, Settled
+from headway.core.events import (
+    AttemptFinished,
+    DrainAsked,
+    Event,
+    FirstToken,
+    ProbeFailed,
+    ProbeSucceeded,
+    Progress,
+    ReplicasChanged,
+    RequestArrived,
+    RequestCancelled,
+    SampleTaken,
+    TimerFired,
+)
+from headway.core.fleet import Fleet, FleetConfig, Replica
+from headway.core.health import HealthConfig
+from headway.core.ids import ReplicaId, RequestId, attempt_id
+from headway.core.ledger import Entry, LedgerConfig
+from headway.core.length import LengthConfig
+from headway.core.memory import MemoryConfig
+from headway.core.outcome import Outcome, OutcomeKind
+from headway.core.plugin import Chance, Policy
+from headway.core.prefix import PrefixConfig
+from headway.core.request import RequestInfo
+from headway.core.retry import FINAL, RELAYED, Retries, RetryConfig, Rule, Tries, answer
+from headway.core.scheduler import Avoid, Choice, Pool, Scheduler, SchedulerConfig, forecast
+from headway.core.speed import SpeedConfig
+from headway.core.view import FleetSnapshot, ReplicaView
+
+
+class BrainConfig(msgspec.Struct, frozen=True):
+    """Every constant of the brain; each is explained where it belongs."""
+
+    ledger: LedgerConfig = LedgerConfig()
+    memory: MemoryConfig = MemoryConfig()
+    length: LengthConfig = LengthConfig()
+    prefix: PrefixConfig = PrefixConfig()
+    speed: SpeedConfig = SpeedConfig()
+    health: HealthConfig = HealthConfig()
+    retry: RetryConfig = RetryConfig()
+    fleet: FleetConfig = FleetConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    scheduler: SchedulerConfig = SchedulerConfig()
+
+
+class Brain:
+    """All decisions. Same config, policy, chance and events: same commands."""
+
+    def __init__(self, config: BrainConfig, policy: Policy, chance: Chance) -> None:
+        self._config = config
+        self._fleet = Fleet(
+            config.fleet, config.memory, config.health, config.ledger, config.length, config.prefix, config.speed
+        )
+        self._scheduler = Scheduler(self._fleet, policy, chance, config.scheduler)
+        self._admission = Admission(self._fleet, config.admission)
+        self._retries = Retries(config.retry)
+        self._jobs: dict[RequestId, Job] = {}
+        self._ignored = 0
+        self._on: dict[type, Callable[[Any, list[Command]], None]] = {
+            RequestArrived: self._arrived,
+            RequestCancelled: self._cancelled,
+            FirstToken: self._first_token,
+            Progress: self._progress,
+            AttemptFinished: self._finished,
+            ReplicasChanged: self._replicas_changed,
+            SampleTaken: self._sample,
+            ProbeSucceeded: self._probe_succeeded,
+            ProbeFailed: self._probe_failed,
+            TimerFired: self._timer,
+            DrainAsked: self._drain,
+        }
+
+    def handle(self, event: Event) -> list[Command]:
+        """What to do about an event, in order."""
+        out: list[Command] = []
+        self._on[type(event)](event, out)
+        return out
+
+    def snapshot(self, at: float) -> FleetSnapshot:
+        """Every view at `at`. Asking changes nothing, so a journal need not know."""
+        fleet, admission = self._fleet, self._admission
+        views = tuple(fleet.build(fleet.replicas[i], at) for i in sorted(fleet.replicas))
+        panic = any(pool.panic for pool in self._scheduler.pools.values())
+        name = self._scheduler.policy.name
+        return FleetSnapshot(at, name, admission.queued, len(fleet.ledger.entries), panic, views)
+
+    def queue_positions(self) -> dict[RequestId, int]:
+        """Who is held, with the position in the queue of its model, counted from 1."""
+        return {
+            item.job.request.id: position
+            for queue in self._admission.queues.values()
+            for position, item in enumerate(queue, start=1)
+        }
+
+    @property
+    def ignored(self) -> int:
+        """Events that named what is not (or no longer) known: late news, doubled ends."""
+        return self._ignored + self._fleet.ledger.ignored
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def _arrived(self, event: RequestArrived, out: list[Command]) -> None:
+        request, at = event.request, event.at
+        if request.id in self._jobs:
+            self._ignored += 1
+            return
+        self._scheduler.refresh(at, out)
+        pool = self._scheduler.pools.get(request.model)
+        if pool is None:
+            text = f"The model `{request.model[:256]}` does not exist"
+            out.append(Reject(request.id, 404, "model_not_found", text))
+            return
+        at_least = self._fleet.length.prompt_tokens_at_least(request) + (1 if request.generates else 0)
+        refusal = self._refusal(request, at_least, pool, at)
+        if refusal is not None:
+            out.append(refusal)
+            return
+        matches = self._fleet.matches(request)
+        demand = self._fleet.demand(request, pool.longest, matches)
+        job = Job(request, demand, matches, self._fleet.share(demand), at_least, at, Tries())
+        queue = self._admission.queues.get(request.model)
+        if queue and not self._may_pass(queue):
+            self._hold(job, pool, at, out)
+            return
+        choice = self._choose(job, pool, at)
+        if choice is not None:
+            if queue:
+                queue.overtake()
+            self._jobs[request.id] = job
+            self._dispatch(job, choice, at, out)
+        else:
+            self._hold(job, pool, at, out)
+
+    def _refusal(self, request: RequestInfo, at_least: int, pool: Pool, at: float) -> Reject | None:
+        return self._too_late(request, at) or self._admission.infeasible(request, at_least, pool.longest)
+
+    def _too_late(self, request: RequestInfo, at: float) -> Reject | None:
+        """A refusal for a reason that may come up at any try: its deadline, or what it did to engines."""
+        if request.deadline is not None and request.deadline <= at:
+            return expired(request.id)
+        left = self._retries.quarantined_s(request.fingerprint, at)
+        if not left:
+            return None
+        text = "the request is refused because engines died while serving it"
+        return Reject(request.id, 503, "quarantined", text, float(math.ceil(left)))
+
+    def _may_pass(self, queue: HoldQueue) -> bool:
+        return queue.passable and len(queue) <= self._config.admission.scan
+
+    def _choose(self, job: Job, pool: Pool, at: float, avoid: Avoid | None = None) -> Choice | None:
+        if not self._scheduler.policy.binds_late:
+            return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, None)
+
+        def fits(view: ReplicaView) -> bool:
+            return self._admission.fits(job, view, at)
+
+        return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, fits)
+
+    def _hold(self, job: Job, pool: Pool, at: float, out: list[Command]) -> None:
+        request = job.request
+        if not pool.candidates and not pool.saturated:
+            out.append(_no_replica(request.id))
+            return
+        queue = self._admission.queue(request.model)
+        if queue.full:
+            text = f"too many requests are waiting for the model ({len(queue)})"
+            out.append(Reject(request.id, 503, "queue_full", text, queue.retry_after_s(), shed=True))
+            return
+        self._jobs[request.id] = job
+        queue.push(job, at)
+        out.append(Hold(request.id, len(queue)))
+        self._arm(request.model, queue, out)
+
+    def _arm(self, model: str, queue: HoldQueue, out: list[Command]) -> None:
+        """Have the queue's timer fire when the first runs out of time."""
+        first = queue.next_expiry
+        if first < queue.timer_at:
+            queue.timer_at = first
+            out.append(SetTimer(f"queue:{model}", first))
+
+    def _cancelled(self, event: RequestCancelled, out: list[Command]) -> None:
+        job = self._jobs.get(event.request_id)
+        if job is None or not job.held:
+            self._ignored += 1
+            return
+        self._admission.queue(job.request.model).remove(event.request_id)
+        del self._jobs[event.request_id]
+        self._release([self._scheduler.pools[job.request.model]], event.at, out)
+
+    def _dispatch(self, job: Job, choice: Choice, at: float, out: list[Command], free: bool = False) -> None:
+        request, demand, tries = job.request, job.demand, job.tries
+        spec = choice.view.spec
+        replica = self._fleet.replicas[spec.id]
+        number = tries.made
+        attempt = job.attempt = attempt_id(request.id, number)
+        expected = forecast(demand, choice.view)
+        self._retries.sent(tries, retry=number > 0 and not free, free=free)
+        entry = Entry(
+            attempt,
+            request,
+            spec.id,
+            demand.prompt_tokens,
+            expected.cached_tokens,
+            self._fleet.unscaled_hit(request, demand.prompt_tokens, job.matches.get(spec.id, 0)),
+            round(demand.output_mean),
+            demand.output_limit,
+            job.part,
+            at,
+            at,
+            expected.ttft_s,
+            demand.output_mean,
+        )
+        self._fleet.opened(replica, entry, at)
+        replica.health.dispatched(attempt)
+        out.append(Dispatch(request.id, attempt, spec.id, spec.serves.get(request.model, request.model)))
+        waited = at - job.arrived_at if number == 0 else 0.0
+        out.append(Record(self._scheduler.decision(choice, demand, expected, at, number, waited)))
+
+    def _release(self, pools: Iterable[Pool], at: float, out: list[Command]) -> None:
+        """Room may have been made: let those go who fit now."""
+        for pool in pools:
+            queue = self._admission.queues.get(pool.model)
+            if queue:
+                self._scheduler.refresh(at, out)
+                while self._release_some(queue, pool, at, out):
+                    self._scheduler.refresh(at, out)
+
+    def _release_some(self, queue: HoldQueue, pool: Pool, at: float, out: list[Command]) -> bool:
+        """One look at the head and those behind it. Who needs more than one that did not fit is not asked."""
+        too_big = math.inf
+        for position, item in enumerate(queue.within_reach()):
+            job = item.job
+            if not pool.candidates or (position and not queue.passable):
+                return False
+            if job.part.peak >= too_big:
+                continue
+            choice = self._choose(job, pool, at)
+            if choice is None:
+                too_big = job.part.peak
+                continue
+            if position:
+                queue.overtake()
+            queue.release(job.request.id, at)
+            self._dispatch(job, choice, at, out)
+            return bool(queue)
+        return False
+
+    # -- attempts ----------------------------------------------------------------------------------------------
+
+    def _first_token(self, event: FirstToken, out: list[Command]) -> None:
+        entry = self._fleet.ledger.first_token(event.attempt_id, event.at)
+        if entry is None:
+            return
+        replica = self._fleet.first_token(entry, event.at)
+        if replica is not None:
+            replica.health.answered(event.attempt_id, event.at, out)
+
+    def _progress(self, event: Progress, out: list[Command]) -> None:
+        for replica_id in self._fleet.ledger.progress(event.counts, event.at):
+            if self._fleet.progressed(replica_id, event.at) is not None:
+                self._release(self._scheduler.pools_of(replica_id), event.at, out)
+
+    def _finished(self, event: AttemptFinished, out: list[Command]) -> None:
+        at, outcome = event.at, event.outcome
+        entry = self._fleet.ledger.settle(event.attempt_id, at)
+        if entry is None:
+            return
+        replica = self._fleet.settled(entry, outcome, at)
+        if replica is not None:
+            self._judge(replica, entry, outcome, at, out)
+        job = self._jobs[entry.request.id]
+        self._retries.ended(job.tries)
+        self._retries.judge(entry.request.fingerprint, job.tries, entry.replica_id, outcome, at)
+        if outcome.committed or outcome.kind in FINAL or not self._retry(job, entry, outcome, at, out):
+            del self._jobs[entry.request.id]
+        first = entry.first_token_at
+        out.append(
+            Record(
+                Settled(
+                    at,
+                    entry.request.id,
+                    entry.attempt_id,
+                    entry.replica_id,
+                    outcome,
+                    None if first is None else first - entry.dispatched_at,
+                    entry.forecast_ttft_s,
+                    entry.forecast_output,
+                )
+            )
+        )
+        if self._admission.queues:
+            self._release(self._scheduler.pools_of(entry.replica_id), at, out)
+
+    def _judge(self, replica: Replica, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> None:
+        moved = replica.health.finished(entry.attempt_id, entry.dispatched_at, outcome, at, out)
+        if moved and outcome.kind is OutcomeKind.CONNECT_FAILED:
+            self._fleet.prefix.forget(replica.spec.id)  # whatever comes back there starts with a cold cache
+            if replica.account.in_flight:
+                out.append(Probe(replica.spec.id))  # if nobody listens, its silent streams are lost too
+
+    def _retry(self, job: Job, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> bool:
+        """Try the request again, or give it its end. True if it lives on."""
+        request, tries = job.request, job.tries
+        active = len(self._fleet.ledger.entries) + 1
+        rule = self._retries.allows(tries, outcome, entry.aborting, active)
+        refusal = self._too_late(request, at)
+        if rule is not Rule.NEVER and refusal is None:
+            free = entry.aborting or rule is Rule.ANYWHERE_ONCE_FREE
+            if rule is Rule.ANYWHERE_ONCE_FREE:
+                tries.free_used = True
+            else:
+                tries.excluded = (*tries.excluded, entry.replica_id)
+            choice = self._choose_again(job, rule is Rule.HEALTHY_ONLY, at, out)
+            if choice is not None:
+                self._dispatch(job, choice, at, out, free)
+                return True
+        if outcome.kind in RELAYED and outcome.status:
+            out.append(Relay(request.id, entry.attempt_id))
+        elif refusal is not None:
+            out.append(refusal)
+        else:
+            said = answer(outcome)
+            out.append(Reject(request.id, said.status, said.code, said.message, said.retry_after_s))
+        return False
+
+    def _choose_again(self, job: Job, healthy_only: bool, at: float, out: list[Command]) -> Choice | None:
+        """Where the request was not yet. A retry never waits: if it fits nowhere, it goes where it costs least."""
+        self._scheduler.refresh(at, out)
+        pool = self._scheduler.pools.get(job.request.model)
+        if pool is None:
+            return None
+        excluded = job.tries.excluded
+
+        def avoid(replica_id: ReplicaId, why: str) -> str:
+            if replica_id in excluded:
+                return "tried"
+            return why if healthy_only else ""
+
+        return self._choose(job, pool, at, avoid) or self._scheduler.choose(
+            pool, job.demand, at, job.at_least, avoid, None
+        )
+
+    # -- replicas ----------------------------------------------------------------------------------------------
+
+    def _replicas_changed(self, event: ReplicasChanged, out: list[Command]) -> None:
+        at = event.at
+        for replica_id in event.removed:
+            lost = self._fleet.remove(replica_id)
+            self._abort((e for e in lost if e.first_token_at is None), "replica_removed", out)
+        served = set(self._scheduler.pools)
+        for spec in event.upserted:
+            ramps = not served.isdisjoint(spec.serves or (spec.model,))
+            self._fleet.upsert(spec, at, ramps, out)
+        self._scheduler.regroup()
+        self._scheduler.refresh(at, out)
+        for model in [m for m in self._admission.queues if m not in self._scheduler.pools]:
+            self._dissolve(model, out)
+        self._release(list(self._scheduler.pools.values()), at, out)
+
+    def _dissolve(self, model: str, out: list[Command]) -> None:
+        """Nobody serves this model any more."""
+        for item in self._admission.queues.pop(model):
+            del self._jobs[item.job.request.id]
+            out.append(_no_replica(item.job.request.id))
+
+    def _abort(self, entries: Iterable[Entry], why: str, out: list[Command]) -> None:
+        for entry in entries:
+            if not entry.aborting:
+                entry.aborting = True
+                out.append(Abort(entry.attempt_id, why))
+
+    def _sample(self, event: SampleTaken, out: list[Command]) -> None:
+        replica = self._fleet.sample(event.sample, event.at)
+        if replica is not None and self._admission.queues:
+            self._release(self._scheduler.pools_of(replica.spec.id), event.at, out)
+
+    def _probe_succeeded(self, event: ProbeSucceeded, out: list[Command]) -> None:
+        replica = self._known(event.replica_id)
+        if replica is not None and replica.health.probe_succeeded(event.at, out):
+            self._moved(replica, event.at, out)
+
+    def _probe_failed(self, event: ProbeFailed, out: list[Command]) -> None:
+        replica = self._known(event.replica_id)
+        if replica is None:
+            return
+        if replica.health.probe_failed(event.at, event.refused, event.reason, out):
+            self._moved(replica, event.at, out)
+        if event.refused:
+            self._fleet.prefix.forget(event.replica_id)
+            heard = event.at - self._config.health.silent_s
+            silent = [e for e in replica.account.entries.values() if e.heard_at <= heard]
+            self._abort(silent, "replica_gone", out)
+
+    def _drain(self, event: DrainAsked, out: list[Command]) -> None:
+        replica = self._known(event.replica_id)
+        if replica is not None:
+            replica.draining = event.draining
+            self._moved(replica, event.at, out)
+
+    def _timer(self, event: TimerFired, out: list[Command]) -> None:
+        kind, _, name = event.timer.partition(":")
+        if kind == "breaker":
+            replica = self._known(ReplicaId(name))
+            if replica is not None and replica.health.timer(event.at, out):
+                self._moved(replica, event.at, out)
+        elif kind == "queue" and name in self._admission.queues:
+            self._expire(name, self._admission.queues[name], event.at, out)
+        else:
+            self._ignored += 1
+
+    def _expire(self, model: str, queue: HoldQueue, at: float, out: list[Command]) -> None:
+        retry_after = queue.retry_after_s()
+        for item in queue.due(at):
+            request = item.job.request
+            queue.remove(request.id)
+            del self._jobs[request.id]
+            if request.deadline is not None and request.deadline <= at:
+                out.append(expired(request.id))
+            else:
+                text = "no replica had room for the request in time"
+                out.append(Reject(request.id, 503, "queue_timeout", text, retry_after, shed=True))
+        queue.timer_at = math.inf
+        self._arm(model, queue, out)
+        self._release([self._scheduler.pools[model]], at, out)
+
+    def _known(self, replica_id: ReplicaId) -> Replica | None:
+        replica = self._fleet.replicas.get(replica_id)
+        if replica is None:
+            self._ignored += 1
+        return replica
+
+    def _moved(self, replica: Replica, at: float, out: list[Command]) -> None:
+        """A replica became (un)usable."""
+        self._fleet.touch(replica)
+        self._release(self._scheduler.pools_of(replica.spec.id), at, out)
+
+
+def _no_replica(request_id: RequestId) -> Reject:
+    text = "no replica of this model is available at the moment"
+    return Reject(request_id, 503, "no_replica", text, retry_after_s=1.0)

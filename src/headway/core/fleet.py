@@ -1,0 +1,529 @@
+"""The replicas as they are believed to be now: load reports folded onto the ledger, and immutable views of the result.
+
+A report is never taken at its word. It is compared with what the ledger held when the report was requested; what
+remains is foreign load (other clients of that engine) or sharing (one prefix counted by several of ours), and only that
+remainder is kept until the next report. So requests sent since are counted at once, gauges that lag or are stuck at
+zero cannot hide streams we know of, and without reports the ledger alone is used. A view is rebuilt only after
+something about its replica changed; forecasts are rebuilt from scratch at most every `rebuild_s` per replica, outside
+of decisions. What is not here: which replicas may be used (health, scheduler).
+"""
+
+import math
+
+import msgspec
+
+from headway.core.commands import Command
+from headway.core.health import Health, HealthConfig
+from headway.core.ids import ReplicaId
+from headway.core.ledger import Account, Entry, Ledger, LedgerConfig, Since
+from headway.core.length import LengthConfig, LengthModel
+from headway.core.memory import HORIZONS, MemoryConfig, Residual, Share, share
+from headway.core.outcome import Outcome, OutcomeKind
+from headway.core.prefix import PrefixConfig, PrefixIndex
+from headway.core.replica import LoadSample, ReplicaSpec
+from headway.core.request import Demand, RequestInfo
+from headway.core.speed import SpeedConfig, SpeedModel
+from headway.core.view import ReplicaView
+
+
+class FleetConfig(msgspec.Struct, frozen=True):
+    """Constants of the fleet.
+
+    `stale_after_s`: five scrape intervals of 0.5 s. `rebuild_s`: pace of rebuilding a replica's forecast.
+    `frozen_samples`, `frozen_tokens`: so many reports without any change while our own load moved by so much mean that
+    the gauges are stuck. `drift_tokens2_per_s`: variance that a report gains with age (100 tokens after a second).
+    `sweep_s`: how often views are checked for the passing of time. `step_window_s`: shortest window a step time is
+    learned from. `prefill_tokens`: shortest prefill worth learning from (below it, latency hides the rate).
+    """
+
+    stale_after_s: float = 2.5
+    rebuild_s: float = 0.5
+    frozen_samples: int = 5
+    frozen_tokens: int = 64
+    drift_tokens2_per_s: float = 1e4
+    sweep_s: float = 0.1
+    ramp_refresh_s: float = 0.25
+    step_window_s: float = 0.25
+    prefill_tokens: int = 64
+
+
+_MERGED = tuple(
+    name for name in LoadSample.__struct_fields__ if name not in ("replica_id", "taken_at", "epoch", "partial")
+)
+_GAUGES = ("kv_used_tokens", "kv_usage", "running", "waiting", "generated_tokens_total", "prompt_tokens_total")
+_MOVING = ("kv_used_tokens", "kv_usage", "generated_tokens_total", "prompt_tokens_total")
+"""Of the gauges, those that must change while tokens flow. (Counts of requests may well stay the same.)"""
+
+
+class Gauges:
+    """What a replica's load reports say beyond what our ledger knows.
+
+    `kv`: tokens in the pool that are not ours (negative: ours that share blocks); `others`: requests that are not ours;
+    `queue`: the engine's waiting count less our attempts in flight at that moment, None if it said that none waits.
+    """
+
+    __slots__ = ("_moved", "_same", "epoch", "frozen", "kv", "others", "queue", "sample", "sent_mark")
+
+    def __init__(self) -> None:
+        self.sample: LoadSample | None = None
+        self.epoch = 0
+        self.kv = Residual()
+        self.others = 0
+        self.queue: int | None = None
+        self.sent_mark = 0
+        self.frozen = False
+        self._same = 0
+        self._moved = 0
+
+    def fold(self, sample: LoadSample, account: Account, capacity: int, config: FleetConfig) -> bool:
+        """Take in a report. False if it is outdated: older than the last, or an epoch seen already.
+
+        An engine that was silent for `stale_after_s` may have restarted: its epochs begin anew.
+        """
+        last = self.sample
+        if last is not None:
+            if sample.taken_at <= last.taken_at:
+                return False
+            silent = sample.taken_at - last.taken_at > config.stale_after_s
+            if 0 < sample.epoch <= self.epoch and not silent:
+                return False
+        if sample.epoch:
+            self.epoch = sample.epoch
+        since = account.since(sample.taken_at)
+        self._watch(sample, account, config)
+        self._compare(sample, account, since, sample.kv_capacity_tokens or capacity)
+        self.sample = sample if last is None else _merge(last, sample)
+        self.sent_mark = account.dispatched - since.dispatched
+        return True
+
+    def _compare(self, sample: LoadSample, account: Account, since: Since, capacity: int) -> None:
+        if sample.running is not None or sample.waiting is not None:
+            waiting = sample.waiting if sample.waiting is not None else max(0, self._last("waiting"))
+            running = sample.running if sample.running is not None else self._last("running")
+            sent = account.in_flight - since.in_flight
+            self.others = max(0, running + waiting - sent)
+            self.queue = waiting - sent if waiting > 0 else None
+        used = _used(sample, capacity)
+        if used is not None:
+            difference = float(used - (account.context - since.context))
+            if difference > 0.0:  # prompts that are being prefilled hold some of what was promised
+                difference = max(0.0, difference - (account.prefill - since.prefill))
+            self.kv.push(difference)
+
+    def _last(self, name: str) -> int:
+        return int(getattr(self.sample, name, None) or 0)
+
+    def _watch(self, sample: LoadSample, account: Account, config: FleetConfig) -> None:
+        """Notice gauges that stand still while we know that tokens flow."""
+        last = self.sample
+        if last is None or sample.partial:
+            return
+        moves = any(getattr(sample, name) is not None for name in _MOVING)
+        if not moves or any(getattr(sample, name) != getattr(last, name) for name in _GAUGES):
+            self._same, self.frozen = 0, False
+            self._moved = account.generated + account.dispatched
+            return
+        self._same += 1
+        flowed = account.generated + account.dispatched - self._moved
+        if self._same >= config.frozen_samples and flowed >= config.frozen_tokens:
+            self.frozen = True
+
+
+class Replica:
+    """One replica: its facts, its account, its health and what its reports add."""
+
+    __slots__ = (
+        "account",
+        "capacity",
+        "draining",
+        "expires",
+        "fresh",
+        "gauges",
+        "health",
+        "queued",
+        "rebuilt_at",
+        "reports_cached",
+        "seats",
+        "spec",
+        "view",
+        "window_area",
+        "window_at",
+        "window_tokens",
+    )
+
+    def __init__(self, spec: ReplicaSpec, account: Account, health: Health, at: float) -> None:
+        self.spec = spec
+        self.account = account
+        self.health = health
+        self.gauges = Gauges()
+        self.capacity = spec.kv_capacity_tokens
+        self.seats = spec.max_num_seqs
+        self.draining = False
+        self.reports_cached = False
+        self.fresh = False  # the view is up to date
+        self.queued = False  # in the fleet's list of changed replicas
+        self.view: ReplicaView | None = None
+        self.expires = 0.0
+        self.rebuilt_at = at
+        self.window_at = at
+        self.window_area = 0.0
+        self.window_tokens = 0
+
+
+class Fleet:
+    """All replicas, what is learned about them, and their views."""
+
+    def __init__(
+        self,
+        config: FleetConfig | None = None,
+        memory: MemoryConfig | None = None,
+        health: HealthConfig | None = None,
+        ledger: LedgerConfig | None = None,
+        length: LengthConfig | None = None,
+        prefix: PrefixConfig | None = None,
+        speed: SpeedConfig | None = None,
+    ) -> None:
+        self.config = config or FleetConfig()
+        self.memory = memory or MemoryConfig()
+        self._health = health or HealthConfig()
+        self._prefix_config = prefix or PrefixConfig()
+        self.ledger = Ledger(ledger)
+        self.length = LengthModel(length)
+        self.prefix = PrefixIndex(prefix)
+        self.speed = SpeedModel(speed)
+        self.replicas: dict[ReplicaId, Replica] = {}
+        self._changed: list[Replica] = []
+        self._swept_at = 0.0
+
+    # -- replicas ----------------------------------------------------------------------------------------------
+
+    def upsert(self, spec: ReplicaSpec, at: float, ramps: bool, out: list[Command]) -> Replica:
+        """Add a replica, or replace the facts about one. `ramps`: others serve its models, so it joins slowly."""
+        known = self.replicas.get(spec.id)
+        if known is None:
+            health = Health(spec.id, self._health)
+            known = self.replicas[spec.id] = Replica(spec, self.ledger.account(spec.id), health, at)
+            health.join(at, ramps, out)
+        known.spec = spec
+        known.capacity = spec.kv_capacity_tokens or known.capacity
+        known.seats = spec.max_num_seqs or known.seats
+        self.touch(known)
+        return known
+
+    def remove(self, replica_id: ReplicaId) -> list[Entry]:
+        """A replica left. Returns its open attempts; its account lives until the last of them is settled."""
+        gone = self.replicas.pop(replica_id, None)
+        if gone is None:
+            return []
+        self.prefix.forget(replica_id)
+        self.speed.forget(replica_id)
+        self.ledger.drop(replica_id)
+        return list(gone.account.entries.values())
+
+    def touch(self, replica: Replica) -> None:
+        """Something about it changed."""
+        replica.fresh = False
+        if not replica.queued:
+            replica.queued = True
+            self._changed.append(replica)
+
+    def take_changed(self, at: float) -> list[Replica]:
+        """Replicas whose view may have changed since the last call, with their views rebuilt."""
+        if at - self._swept_at >= self.config.sweep_s:
+            self._swept_at = at
+            for replica in self.replicas.values():
+                if replica.expires <= at:
+                    self.touch(replica)
+        changed = self._changed
+        if changed:
+            self._changed = []
+            for replica in changed:
+                replica.queued = False
+                if not replica.fresh:
+                    self._renew(replica, at)
+        return changed
+
+    # -- forecasts ---------------------------------------------------------------------------------------------
+
+    def matches(self, request: RequestInfo) -> dict[ReplicaId, int]:
+        """Leading prompt blocks believed cached, per replica."""
+        return self.prefix.match(request.prefix_hashes) if request.prefix_hashes else {}
+
+    def demand(self, request: RequestInfo, model_limit: int, matches: dict[ReplicaId, int]) -> Demand:
+        """What is believed of a request. `model_limit`: longest context of its model, 0 if unknown."""
+        prompt = self.length.prompt_tokens(request)
+        hits = matches
+        if matches:
+            per_block, trust, top = self._per_block(request, prompt), self.prefix.trust, prompt - 1
+            hits = {i: min(top, int(blocks * per_block * trust(i))) for i, blocks in matches.items()}
+        if not request.generates:
+            return Demand(request, prompt, 0.0, 0.0, 0, hits)
+        limit = request.max_output_tokens
+        if model_limit and (not limit or prompt + limit > model_limit):
+            limit = max(1, model_limit - prompt)
+        mean, sigma = self.length.forecast(request.model, limit)
+        n = request.sequences
+        return Demand(request, prompt, mean * n, sigma * n, limit * n, hits)
+
+    def unscaled_hit(self, request: RequestInfo, prompt: int, blocks: int) -> int:
+        """Cached prompt tokens by the index alone, before trust."""
+        return min(prompt - 1, int(blocks * self._per_block(request, prompt))) if blocks else 0
+
+    def _per_block(self, request: RequestInfo, prompt: int) -> float:
+        return prompt * self._prefix_config.block_bytes / max(1, request.prompt_bytes)
+
+    def share(self, demand: Demand) -> Share:
+        """The request's part of a memory forecast, before it runs."""
+        return self._share(demand.request, demand.prompt_tokens, 0, demand.output_limit)
+
+    def _share(self, request: RequestInfo, prompt: int, generated: int, limit: int) -> Share:
+        context = prompt + generated + self.memory.block_tokens / 2 * request.sequences
+        if not request.generates:
+            return share(context, 0, _ONLY_NOW)
+        n = request.sequences
+        survival = self.length.survival(request.model, generated // n, limit // n, HORIZONS)
+        return share(context, n, survival)
+
+    def rebuild(self, replica: Replica, at: float) -> None:
+        """Forecast a replica's running batch afresh: outputs have grown, and the law of lengths has learned."""
+        replica.rebuilt_at = at
+        account, left = replica.account, self.length.left
+        step = self.speed.speed(replica.spec).step_s(account.started, account.context)
+        for entry in account.entries.values():
+            request = entry.request
+            if not request.stream:
+                self._presume(entry, account, step, at)
+            if request.generates:
+                n = request.sequences
+                mean, _ = left(request.model, entry.generated // n, entry.limit // n)
+                part = self._share(request, entry.prompt, entry.generated, entry.limit)
+                account.revise(entry, entry.generated + round(mean * n), part)
+        account.curve.reset(entry.share for entry in account.entries.values())
+        self.touch(replica)
+
+    def _presume(self, entry: Entry, account: Account, step: float, at: float) -> None:
+        """An answer in one piece shows no progress: presume what the learned speeds say."""
+        decoding_s = at - entry.dispatched_at - entry.forecast_ttft_s
+        if decoding_s < 0.0 or not entry.request.generates:
+            return
+        if not entry.started:
+            account.start(entry, at)
+        tokens = min(int(decoding_s / step) * entry.request.sequences, entry.reserve) - entry.generated
+        if tokens > 0:
+            account.grow(entry, tokens)
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    def sample(self, sample: LoadSample, at: float) -> Replica | None:
+        """Fold a load report. None if its replica is unknown or it is outdated."""
+        replica = self.replicas.get(sample.replica_id)
+        if replica is None or not replica.gauges.fold(sample, replica.account, replica.capacity, self.config):
+            return None
+        if sample.kv_capacity_tokens and sample.kv_capacity_tokens != replica.capacity:
+            replica.capacity = sample.kv_capacity_tokens
+            per_token = self.length.bytes_per_token(replica.spec.model)
+            self.prefix.resize(replica.spec.id, replica.capacity, per_token)
+        if sample.max_num_seqs:
+            replica.seats = sample.max_num_seqs
+        elif not replica.spec.max_num_seqs and sample.waiting and sample.running:
+            replica.seats = max(replica.seats, sample.running)
+        if at - replica.rebuilt_at >= self.config.rebuild_s:
+            self.rebuild(replica, at)
+        else:
+            self.touch(replica)
+        self._renew(replica, at)
+        return replica
+
+    def opened(self, replica: Replica, entry: Entry, at: float) -> None:
+        """An attempt was sent."""
+        self.ledger.open(entry, at)
+        if entry.request.prefix_hashes:
+            self.prefix.insert(replica.spec.id, entry.request.prefix_hashes)
+        self.touch(replica)
+
+    def first_token(self, entry: Entry, at: float) -> Replica | None:
+        """A prefill is done: learn its rate."""
+        replica = self.replicas.get(entry.replica_id)
+        if replica is None:
+            return None
+        if entry.ahead >= self.config.prefill_tokens and at > entry.dispatched_at and entry.request.stream:
+            self.speed.observe_prefill(replica.spec, float(entry.ahead), at - entry.dispatched_at)
+        if replica.account.decoding == 1:  # the window must not begin in a pause
+            self._open_window(replica, at)
+        self.touch(replica)
+        return replica
+
+    def progressed(self, replica_id: ReplicaId, at: float) -> Replica | None:
+        """Streams of a replica advanced: learn its step time. Returns it if its forecast was rebuilt.
+
+        A view is not rebuilt for this: it tells how fast its tokens grow.
+        """
+        replica = self.replicas.get(replica_id)
+        if replica is None:
+            return None
+        self._learn_step(replica, at)
+        if at - replica.rebuilt_at < self.config.rebuild_s or _reporting(replica, at, self.config):
+            return None
+        self.rebuild(replica, at)
+        self._renew(replica, at)
+        return replica
+
+    def settled(self, entry: Entry, outcome: Outcome, at: float) -> Replica | None:
+        """An attempt ended: learn lengths and the cache. None if its replica is gone."""
+        self._learn_lengths(entry, outcome)
+        replica = self.replicas.get(entry.replica_id)
+        if replica is None:
+            self.ledger.drop(entry.replica_id)
+            return None
+        if outcome.cached_tokens or replica.reports_cached:
+            replica.reports_cached = True  # zero means "not reported" until it once was something
+            if outcome.prompt_tokens:
+                self.prefix.correct(entry.replica_id, entry.predicted_hit, outcome.cached_tokens)
+        if at - replica.rebuilt_at >= self.config.rebuild_s and not _reporting(replica, at, self.config):
+            self.rebuild(replica, at)
+        self.touch(replica)
+        return replica
+
+    def _learn_lengths(self, entry: Entry, outcome: Outcome) -> None:
+        request = entry.request
+        if outcome.prompt_tokens:
+            self.length.observe_prompt(request, outcome.prompt_tokens)
+        tokens = max(outcome.output_tokens, entry.generated if entry.first_token_at is not None else 0)
+        if tokens and request.generates:
+            censored = outcome.hit_limit or outcome.kind is not OutcomeKind.OK
+            self.length.observe_output(request.model, max(1, tokens // request.sequences), censored)
+
+    def _open_window(self, replica: Replica, at: float) -> None:
+        replica.window_at = at
+        replica.window_area = replica.account.advance(at)
+        replica.window_tokens = replica.account.generated
+
+    def _learn_step(self, replica: Replica, at: float) -> None:
+        """Each of R streams yields one token a step, so `step = request-seconds of decoding / tokens`."""
+        elapsed = at - replica.window_at
+        if elapsed < self.config.step_window_s:
+            return
+        account = replica.account
+        area, tokens = account.advance(at) - replica.window_area, account.generated - replica.window_tokens
+        self._open_window(replica, at)
+        if tokens > 0 and area > 0.0:
+            view = replica.view
+            running = max(area / elapsed, view.running if view else 0.0)
+            context = view.context_tokens if view else float(account.context)
+            self.speed.observe_step(replica.spec, running, context, area / tokens)
+
+    # -- views -------------------------------------------------------------------------------------------------
+
+    def _renew(self, replica: Replica, at: float) -> None:
+        replica.view = view = self.build(replica, at)
+        replica.fresh = True
+        replica.expires = _expiry(replica, view, self.config)
+
+    def foreign(self, replica: Replica, at: float) -> tuple[int, float, float] | None:
+        """Requests and pool tokens that are not ours, and the variance of the latter; None if reports are no guide.
+
+        Negative tokens are prefixes shared by several of ours, which cannot be more than what was hit.
+        """
+        gauges = replica.gauges
+        sample = gauges.sample
+        if sample is None or gauges.frozen:
+            return None
+        age = at - sample.taken_at
+        if age >= self.config.stale_after_s:
+            return None
+        kv = max(gauges.kv.value, -float(replica.account.hits))
+        return gauges.others, kv, gauges.kv.var + self.config.drift_tokens2_per_s * max(0.0, age)
+
+    def build(self, replica: Replica, at: float) -> ReplicaView:
+        """The replica as it is at `at`. Changes nothing."""
+        account, gauges, capacity = replica.account, replica.gauges, replica.capacity
+        sample = gauges.sample
+        foreign = self.foreign(replica, at)
+        others, kv, kv_var = foreign or (0, 0.0, 0.0)
+        running, waiting = _counts(account, gauges.queue if foreign else None, others, replica.seats)
+        peak_mean, peak_var = account.curve.peak(self.memory.z)
+        peak_mean = max(0.0, peak_mean + kv)
+        peak_var += kv_var
+        context = account.context + max(0.0, kv)
+        speed = self.speed.speed(replica.spec)
+        return ReplicaView(
+            replica.spec,
+            sample,
+            at,
+            at - sample.taken_at if sample is not None else -1.0,
+            foreign is None,
+            capacity,
+            max(0.0, account.context + kv),
+            capacity * (1.0 - self.memory.spare) - peak_mean if capacity else math.inf,
+            math.sqrt(peak_var) if capacity else 0.0,
+            peak_mean,
+            peak_var,
+            float(account.reserved),
+            float(account.prefill),
+            float(account.dispatched - gauges.sent_mark),
+            running / speed.step_s(running, context) if running else 0.0,
+            account.in_flight,
+            running,
+            waiting,
+            context,
+            account.reserved / account.in_flight if account.in_flight else 0.0,
+            replica.seats,
+            speed,
+            replica.health.breaker,
+            replica.health.slow_start(at),
+            replica.draining,
+            bool(sample is not None and sample.sleep_level),
+        )
+
+
+_ONLY_NOW = [1.0] + [0.0] * (len(HORIZONS) - 1)
+
+
+def _counts(account: Account, queue: int | None, others: int, seats: int) -> tuple[float, float]:
+    """Running and waiting requests now: the last report, corrected by what we sent and settled since.
+
+    All of ours are somewhere in the engine, and those whose content we saw are running, whatever a gauge says.
+    """
+    total = account.in_flight + others
+    waiting = max(0, queue + account.in_flight) if queue is not None else 0
+    if seats and total - waiting > seats:
+        waiting = total - seats
+    running = max(total - waiting, account.started)
+    return float(running), float(min(waiting, max(0, total - account.started)))
+
+
+def _expiry(replica: Replica, view: ReplicaView, config: FleetConfig) -> float:
+    """When the passing of time alone will change the view."""
+    expires = math.inf
+    if view.sample is not None and not view.stale:
+        expires = view.sample.taken_at + config.stale_after_s
+    if view.slow_start < 1.0:
+        expires = min(expires, view.as_of + config.ramp_refresh_s)
+    if replica.health.avoid_until > view.as_of:
+        expires = min(expires, replica.health.avoid_until)
+    return expires
+
+
+def _reporting(replica: Replica, at: float, config: FleetConfig) -> bool:
+    """Whether reports come, so that the next one will rebuild the forecast."""
+    sample = replica.gauges.sample
+    return sample is not None and at - sample.taken_at < config.stale_after_s
+
+
+def _used(sample: LoadSample, capacity: int) -> int | None:
+    if sample.kv_used_tokens is not None:
+        return sample.kv_used_tokens
+    if sample.kv_usage is not None and capacity:
+        return round(sample.kv_usage * capacity)
+    return None
+
+
+def _merge(last: LoadSample, sample: LoadSample) -> LoadSample:
+    """The new report, with what it leaves out kept from the last: missing is never zero."""
+    kept = {}
+    for name in _MERGED:
+        if getattr(sample, name) is None:
+            value = getattr(last, name)
+            if value is not None:
+                kept[name] = value
+    return msgspec.structs.replace(sample, **kept) if kept else sample

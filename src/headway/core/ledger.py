@@ -1,0 +1,279 @@
+"""Who was promised what: one entry per attempt, opened at dispatch and settled exactly once.
+
+The ledger is the part of the truth that is never late. An `Account` sums the entries of one replica in whole tokens
+(integers, so that sums return to zero exactly). `Account.since` tells what changed after a moment, so that a report
+requested then can be compared with what the ledger held then. Late or doubled news (a second settlement, progress of
+an unknown attempt) changes nothing and is counted in `Ledger.ignored`.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from headway.core.ids import AttemptId, ReplicaId
+from headway.core.memory import Curve, Share
+from headway.core.request import RequestInfo
+
+
+class LedgerConfig(msgspec.Struct, frozen=True):
+    """Constants of the ledger.
+
+    `log_entries` bounds the memory of recent changes per replica; it must cover the flight time of a load report
+    (2,048 changes are two seconds at 1,000 changes a second on one replica).
+    """
+
+    log_entries: int = 2048
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One attempt in flight (tokens, seconds).
+
+    `prompt` is the whole prompt, `hit` what is believed cached of it, `predicted_hit` the same before trust is
+    applied; `reserve` the expected total output, `limit` the most it can be (0: unknown). `started`: its prefill is
+    done or presumed done; `first_token_at` only when content was seen. `ahead`: uncached tokens that had to be
+    prefilled when it was sent, its own included.
+    """
+
+    attempt_id: AttemptId
+    request: RequestInfo
+    replica_id: ReplicaId
+    prompt: int
+    hit: int
+    predicted_hit: int
+    reserve: int
+    limit: int
+    share: Share
+    dispatched_at: float
+    heard_at: float
+    forecast_ttft_s: float
+    forecast_output: float
+    ahead: int = 0
+    generated: int = 0
+    started: bool = False
+    first_token_at: float | None = None
+    aborting: bool = False
+
+    @property
+    def uncached(self) -> int:
+        """Prompt tokens to be prefilled."""
+        return self.prompt - self.hit
+
+    @property
+    def outstanding(self) -> int:
+        """Reserved tokens not generated yet."""
+        left = self.reserve - self.generated
+        return left if left > 0 else 0
+
+
+class Since(msgspec.Struct, gc=False):
+    """What an account changed by since a moment."""
+
+    context: int = 0
+    in_flight: int = 0
+    started: int = 0
+    prefill: int = 0
+    dispatched: int = 0
+
+
+class Account:
+    """Sums over the open entries of one replica.
+
+    `context`: tokens held by started entries (prompt and generated); `hits`: cached part of those prompts;
+    `prefill`: uncached tokens of the others (P); `reserved`: output expected and not generated yet; `decoding`:
+    entries whose content was seen; `generated` and `dispatched` only grow.
+    """
+
+    __slots__ = (
+        "_area",
+        "_area_at",
+        "_log",
+        "context",
+        "curve",
+        "decoding",
+        "dispatched",
+        "entries",
+        "generated",
+        "hits",
+        "in_flight",
+        "prefill",
+        "reserved",
+        "started",
+    )
+
+    def __init__(self, config: LedgerConfig | None = None) -> None:
+        self.entries: dict[AttemptId, Entry] = {}
+        self.curve = Curve()
+        self.in_flight = 0
+        self.started = 0
+        self.decoding = 0
+        self.context = 0
+        self.hits = 0
+        self.prefill = 0
+        self.reserved = 0
+        self.generated = 0
+        self.dispatched = 0
+        self._area = 0.0
+        self._area_at = 0.0
+        self._log: deque[tuple[float, int, int, int, int, int]] = deque(maxlen=(config or LedgerConfig()).log_entries)
+
+    def open(self, entry: Entry, at: float) -> None:
+        """An attempt was sent."""
+        uncached = entry.prompt - entry.hit
+        self.entries[entry.attempt_id] = entry
+        self.in_flight += 1
+        self.prefill += uncached
+        self.reserved += entry.reserve
+        self.dispatched += uncached
+        entry.ahead = self.prefill
+        self.curve.add(entry.share)
+        self._log.append((at, 0, 1, 0, uncached, uncached))
+
+    def start(self, entry: Entry, at: float) -> None:
+        """Its prefill is done: what was promised is now held."""
+        uncached = entry.prompt - entry.hit
+        held = entry.prompt + entry.generated
+        entry.started = True
+        self.started += 1
+        self.prefill -= uncached
+        self.context += held
+        self.hits += entry.hit
+        self._log.append((at, held, 0, 1, -uncached, 0))
+
+    def hear(self, entry: Entry, at: float) -> None:
+        """Its first content was seen."""
+        entry.first_token_at = at
+        self.advance(at)
+        self.decoding += 1
+
+    def grow(self, entry: Entry, tokens: int) -> None:
+        """It generated more. The caller logs the sum of a tick once (`grown`)."""
+        before = entry.outstanding
+        entry.generated += tokens
+        self.reserved += entry.outstanding - before
+        self.context += tokens
+
+    def grown(self, at: float, tokens: int) -> None:
+        """Remember that entries seen decoding grew by so much in all."""
+        self.generated += tokens
+        self._log.append((at, tokens, 0, 0, 0, 0))
+
+    def revise(self, entry: Entry, reserve: int, part: Share) -> None:
+        """The forecast of a running attempt changed. The curve is not touched: a rebuild follows."""
+        before = entry.outstanding
+        entry.reserve = reserve
+        entry.share = part
+        self.reserved += entry.outstanding - before
+
+    def close(self, entry: Entry, at: float) -> None:
+        """Take everything back."""
+        del self.entries[entry.attempt_id]
+        self.in_flight -= 1
+        self.reserved -= entry.outstanding
+        if entry.started:
+            held = entry.prompt + entry.generated
+            self.started -= 1
+            self.context -= held
+            self.hits -= entry.hit
+            self._log.append((at, -held, -1, -1, 0, 0))
+        else:
+            uncached = entry.prompt - entry.hit
+            self.prefill -= uncached
+            self._log.append((at, 0, -1, 0, -uncached, 0))
+        if entry.first_token_at is not None:
+            self.advance(at)
+            self.decoding -= 1
+        if self.in_flight:
+            self.curve.subtract(entry.share)
+        else:
+            self.curve.reset()
+
+    def advance(self, at: float) -> float:
+        """Request-seconds of decoding so far (the time integral of `decoding`)."""
+        self._area += self.decoding * (at - self._area_at)
+        self._area_at = at
+        return self._area
+
+    def since(self, moment: float) -> Since:
+        """Changes at or after `moment`. Older ones are forgotten: reports come in order."""
+        log = self._log
+        while log and log[0][0] < moment:
+            log.popleft()
+        sums = Since()
+        for _, context, in_flight, started, prefill, dispatched in log:
+            sums.context += context
+            sums.in_flight += in_flight
+            sums.started += started
+            sums.prefill += prefill
+            sums.dispatched += dispatched
+        return sums
+
+
+class Ledger:
+    """All entries and accounts. Every method that is told about an attempt returns None if it is not open."""
+
+    def __init__(self, config: LedgerConfig | None = None) -> None:
+        self._config = config or LedgerConfig()
+        self.entries: dict[AttemptId, Entry] = {}
+        self.accounts: dict[ReplicaId, Account] = {}
+        self.ignored = 0
+
+    def account(self, replica_id: ReplicaId) -> Account:
+        """The account of a replica, made at first use."""
+        found = self.accounts.get(replica_id)
+        if found is None:
+            found = self.accounts[replica_id] = Account(self._config)
+        return found
+
+    def drop(self, replica_id: ReplicaId) -> None:
+        """Forget the account of a replica that has nothing in flight."""
+        if replica_id in self.accounts and not self.accounts[replica_id].in_flight:
+            del self.accounts[replica_id]
+
+    def open(self, entry: Entry, at: float) -> None:
+        """An attempt was sent. Its id must be new."""
+        if entry.attempt_id in self.entries:
+            raise ValueError(f"attempt {entry.attempt_id} is already open")
+        self.entries[entry.attempt_id] = entry
+        self.accounts[entry.replica_id].open(entry, at)
+
+    def first_token(self, attempt_id: AttemptId, at: float) -> Entry | None:
+        """Content arrived: P becomes U. Said twice, the second is ignored."""
+        entry = self.entries.get(attempt_id)
+        if entry is None or entry.first_token_at is not None:
+            self.ignored += 1
+            return None
+        account = self.accounts[entry.replica_id]
+        if not entry.started:
+            account.start(entry, at)
+        account.hear(entry, at)
+        entry.heard_at = at
+        return entry
+
+    def progress(self, counts: Sequence[tuple[AttemptId, int]], at: float) -> list[ReplicaId]:
+        """Tokens generated so far, per attempt. Returns the replicas that advanced, in order of first mention."""
+        advanced: dict[ReplicaId, int] = {}
+        for attempt_id, count in counts:
+            entry = self.entries.get(attempt_id)
+            if entry is None:
+                self.ignored += 1
+                continue
+            if entry.first_token_at is None:
+                self.first_token(attempt_id, at)
+            tokens = count - entry.generated
+            if tokens > 0:
+                self.accounts[entry.replica_id].grow(entry, tokens)
+                advanced[entry.replica_id] = advanced.get(entry.replica_id, 0) + tokens
+            entry.heard_at = at
+        for replica_id, tokens in advanced.items():
+            self.accounts[replica_id].grown(at, tokens)
+        return list(advanced)
+
+    def settle(self, attempt_id: AttemptId, at: float) -> Entry | None:
+        """The end of an attempt. Said twice, the second is ignored."""
+        entry = self.entries.pop(attempt_id, None)
+        if entry is None:
+            self.ignored += 1
+            return None
+        self.accounts[entry.replica_id].close(entry, at)
+        return entry

@@ -1,0 +1,148 @@
+"""How full a KV pool will get: the forecast peak of a running batch, in tokens.
+
+Two forms of the same question. `forecast_peak` is exact for known remaining lengths (the Past-Future formula of
+LightLLM). `Curve` is for uncertain ones: the expected use at a few fixed horizons of decode steps, with its variance,
+kept as sums so that a request is added or taken away without walking the batch. What is *not* here: who holds what
+(ledger) and how long outputs are (length).
+"""
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+HORIZONS = (0, 32, 96, 224, 480, 992, 2016, 4064)
+"""Decode steps ahead at which use is forecast. Roughly geometric: the peak of a batch is flat, and eight points find
+it within a few per cent (measured in tests) while keeping an addition under a microsecond."""
+
+_ZEROS = [0.0] * len(HORIZONS)
+
+
+class MemoryConfig(msgspec.Struct, frozen=True):
+    """Constants of the memory forecast.
+
+    `spare`: fraction of the pool never promised (rho; watermarks of engines are about 1 %). `block_tokens`: size of a
+    KV block (16 is vLLM's default; half a block is lost per sequence on average). `z`: deviations kept clear when
+    judging whether a request fits (97.7 % one-sided; algorithms suggest 1.6 to 2.5).
+    """
+
+    spare: float = 0.01
+    block_tokens: int = 16
+    z: float = 2.0
+
+
+class Share(msgspec.Struct, gc=False):
+    """What one request adds to a curve: expected tokens and variance at each horizon, and its own largest mean and
+    variance (an upper bound that decides most cases without a walk over the horizons)."""
+
+    mean: list[float]
+    var: list[float]
+    peak: float
+    peak_var: float
+
+
+def share(context: float, sequences: int, survival: Sequence[float]) -> Share:
+    """A request holding `context` tokens now whose `sequences` outputs run on with the given survival per horizon.
+
+    At horizon t it holds `context + sequences * t` with probability S(t), else nothing:
+    mean `(c + nt) S`, variance `(c + nt)^2 S (1 - S)`.
+    """
+    held = [context + sequences * step for step in HORIZONS]
+    mean = list(map(operator.mul, held, survival))
+    var = [m * (h - m) for m, h in zip(mean, held, strict=True)]
+    return Share(mean, var, max(mean), max(var))
+
+
+class Curve:
+    """Sum of shares: expected use and variance of a whole batch at each horizon."""
+
+    __slots__ = ("mean", "var")
+
+    def __init__(self) -> None:
+        self.mean = _ZEROS
+        self.var = _ZEROS
+
+    def add(self, part: Share) -> None:
+        """A request joins."""
+        self.mean = list(map(operator.add, self.mean, part.mean))
+        self.var = list(map(operator.add, self.var, part.var))
+
+    def subtract(self, part: Share) -> None:
+        """A request leaves with exactly what it added. Rounding residue is the caller's to clear (`reset`)."""
+        self.mean = list(map(operator.sub, self.mean, part.mean))
+        self.var = list(map(operator.sub, self.var, part.var))
+
+    def reset(self, parts: Iterable[Share] = ()) -> None:
+        """Start again from these shares only."""
+        self.mean = _ZEROS
+        self.var = _ZEROS
+        for part in parts:
+            self.add(part)
+
+    def peak(self, z: float) -> tuple[float, float]:
+        """Mean and variance at the horizon where `mean + z sigma` is largest, never below zero."""
+        worst, at_mean, at_var = -math.inf, 0.0, 0.0
+        for mean, var in zip(self.mean, self.var, strict=True):
+            reach = mean + z * math.sqrt(var) if var > 0.0 else mean
+            if reach > worst:
+                worst, at_mean, at_var = reach, mean, var
+        return (at_mean if at_mean > 0.0 else 0.0, at_var if at_var > 0.0 else 0.0)
+
+    def fits(self, part: Share, room: float, extra_var: float, z: float) -> bool:
+        """Whether `mean + z sigma` with this request stays within `room` tokens at every horizon."""
+        for mean, var, own, own_var in zip(self.mean, self.var, part.mean, part.var, strict=True):
+            spread = var + own_var + extra_var
+            if mean + own + (z * math.sqrt(spread) if spread > 0.0 else 0.0) > room:
+                return False
+        return True
+
+
+def forecast_peak(batch: Iterable[tuple[int, int]], block_tokens: int = 1) -> int:
+    """Largest use (tokens) of requests given as (context now, tokens left), if none joins.
+
+    Past-Future formula: with remaining lengths sorted descending, `max_k sum_{j<=k} (c_j + l_k)`: when the k-th
+    longest ends, it and all longer ones have grown by l_k. Each is rounded up to whole blocks.
+    """
+    ordered = sorted(batch, key=lambda item: -item[1])
+    peak = 0
+    for k, (_, left) in enumerate(ordered):
+        use = sum(-(-(context + left) // block_tokens) * block_tokens for context, _ in ordered[: k + 1])
+        peak = max(peak, use)
+    return peak
+
+
+def overflow_probability(headroom: float, sigma: float) -> float:
+    """Chance that demand exceeds the pool: `1 - Phi(headroom / sigma)`; a step when sigma is zero."""
+    if sigma <= 0.0:
+        return 0.0 if headroom >= 0.0 else 1.0
+    return 0.5 * math.erfc(headroom / sigma / math.sqrt(2.0))
+
+
+class Residual:
+    """Report minus ledger, filtered: the median of the last five, and a variance from their spread.
+
+    Filtering the difference and not the report keeps the ledger's instant knowledge; the median shrugs off a
+    single stuck or torn gauge.
+    """
+
+    __slots__ = ("_last", "value", "var")
+    KEEP = 5
+
+    def __init__(self) -> None:
+        self._last: list[float] = []
+        self.value = 0.0
+        self.var = 0.0
+
+    def push(self, difference: float) -> None:
+        """One more report."""
+        self._last = [*self._last[1 - self.KEEP :], difference]
+        middle = _median(self._last)
+        deviation = 1.4826 * _median([abs(x - middle) for x in self._last])
+        self.value, self.var = middle, deviation * deviation
+
+
+def _median(values: list[float]) -> float:
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2.0

@@ -1,0 +1,324 @@
+"""Who may take a request, and who does: filters by reason, the policy's ranking, one pick, and the Decision.
+
+Per model a `Pool` keeps the views of the replicas that may be used now, patched as views change, so that a decision
+costs what changed plus what the policy does. Filters are in order of strength: what may never be used (draining,
+asleep, at its limit), what is used only if nothing better is left (backpressure, slow start, pending, ejected). If more
+than half of a model's replicas are ejected, the reachable ones among them are used again (panic): such a verdict
+says more about us or the load than about them. So the last replica is never ejected. A refused connection is no such
+verdict, and those stay out while anything else is there.
+
+The policy never sees an excluded replica and never chooses; among costs within its tolerance, chance does.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from headway.core.commands import Command, HealthChanged, Record
+from headway.core.fleet import Fleet, Replica
+from headway.core.health import Phase
+from headway.core.ids import ReplicaId
+from headway.core.plugin import Chance, Policy
+from headway.core.request import Demand
+from headway.core.view import Candidate, Decision, Forecast, ReplicaView
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True):
+    """Constants of the choice.
+
+    `max_in_flight`: attempts one replica may have, 0 for no limit. `slow_start_requests`: what a warming replica of
+    unknown capacity may have at most when warm (a fraction of it until then). `panic`: share of ejected replicas above
+    which they are used. `candidates`: how many a Decision remembers.
+    """
+
+    max_in_flight: int = 0
+    slow_start_requests: int = 32
+    panic: float = 0.5
+    candidates: int = 8
+
+
+Avoid = Callable[[ReplicaId, str], str]
+"""Given a replica and why it is not preferred, a reason against it for one request, or nothing."""
+
+SPARED = ("backpressure", "slow_start")
+"""Reasons that only ask to prefer others."""
+
+
+def reason(replica: Replica, config: SchedulerConfig, at: float) -> str:
+    """Why a replica should not be used, empty if it may."""
+    view, health = replica.view, replica.health
+    assert view is not None
+    if view.draining:
+        return "draining"
+    if view.sleeping:
+        return "sleeping"
+    if config.max_in_flight and view.in_flight >= config.max_in_flight:
+        return "at_limit"
+    if health.phase is Phase.PENDING:
+        return "pending"
+    if health.ejected:
+        return "unreachable" if health.unreachable else "ejected"
+    if health.avoid_until > at:
+        return "backpressure"
+    if view.slow_start < 1.0 and _over_ramp(view, config):
+        return "slow_start"
+    return ""
+
+
+def _over_ramp(view: ReplicaView, config: SchedulerConfig) -> bool:
+    if view.kv_capacity_tokens:
+        promised = view.kv_used_tokens + view.prefill_backlog_tokens + view.reserved_tokens
+        return view.in_flight > 0 and promised >= view.kv_capacity_tokens * view.slow_start
+    return view.in_flight >= max(1.0, config.slow_start_requests * view.slow_start)
+
+
+class Pool:
+    """The replicas of one model, and the views of those that may be used now (sorted by id)."""
+
+    __slots__ = (
+        "_config",
+        "_index",
+        "_slots",
+        "candidates",
+        "exclusions",
+        "longest",
+        "model",
+        "panic",
+        "replicas",
+        "saturated",
+        "settled",
+        "shortest",
+    )
+
+    def __init__(self, model: str, config: SchedulerConfig) -> None:
+        self.model = model
+        self._config = config
+        self.replicas: list[Replica] = []
+        self.candidates: list[ReplicaView] = []
+        self.exclusions: dict[str, int] = {}
+        self.panic = False
+        self.saturated = False  # some would do but are at their limit
+        self.shortest = 0  # context limits (tokens) of its replicas, the least and the largest; 0 unknown
+        self.longest = 0
+        self.settled = False
+        self._index: dict[ReplicaId, int] = {}
+        self._slots: dict[ReplicaId, str] = {}
+
+    def patch(self, replica: Replica, why: str) -> None:
+        """A view changed. If its reason did not, only the view is replaced."""
+        replica_id = replica.spec.id
+        if self.settled and self._slots.get(replica_id) == why:
+            index = self._index.get(replica_id)
+            if index is not None and replica.view is not None:
+                self.candidates[index] = replica.view
+        else:
+            self._slots[replica_id] = why
+            self.settled = False
+
+    def arrange(self) -> None:
+        """Choose candidates afresh. Every replica has a view and a reason."""
+        groups: dict[str, list[Replica]] = {}
+        for replica in self.replicas:
+            groups.setdefault(self._slots[replica.spec.id], []).append(replica)
+        chosen = groups.pop("", [])
+        ejected, lost = len(groups.get("ejected", ())), len(groups.get("unreachable", ()))
+        judged = sum(len(g) for why, g in groups.items() if why not in ("draining", "sleeping", "pending"))
+        self.panic = ejected + lost > self._config.panic * (judged + len(chosen))
+        if self.panic:
+            chosen = chosen + groups.pop("ejected", [])
+        self.saturated = "at_limit" in groups
+        for fallback in ((*SPARED,), ("pending",), ("ejected",), ("unreachable",)):
+            if chosen or self.saturated:
+                break
+            chosen = [r for why in fallback for r in groups.pop(why, [])]
+        self.candidates = [r.view for r in sorted(chosen, key=_by_id) if r.view is not None]
+        self._index = {view.spec.id: i for i, view in enumerate(self.candidates)}
+        self.exclusions = {why: len(group) for why, group in sorted(groups.items())}
+        limits = [context_limit(r) for r in self.replicas]
+        self.shortest = min(filter(None, limits), default=0)
+        self.longest = max(limits) if limits and all(limits) else 0
+        self.settled = True
+
+    def reset(self, replicas: list[Replica]) -> None:
+        """The membership changed."""
+        self.replicas = sorted(replicas, key=_by_id)
+        self._slots = {r.spec.id: self._slots.get(r.spec.id, "pending") for r in self.replicas}
+        self.settled = False
+
+    def reason_of(self, replica_id: ReplicaId) -> str:
+        """Why a member is not preferred, empty if it is."""
+        return self._slots.get(replica_id, "")
+
+
+def _by_id(replica: Replica) -> ReplicaId:
+    return replica.spec.id
+
+
+def context_limit(replica: Replica) -> int:
+    """Most tokens one request can have at a replica, 0 if unknown."""
+    known = [limit for limit in (replica.spec.max_model_tokens, replica.capacity) if limit]
+    return min(known, default=0)
+
+
+class Choice(msgspec.Struct, gc=False):
+    """What was chosen, and from what."""
+
+    view: ReplicaView
+    costs: tuple[float, ...]
+    views: Sequence[ReplicaView]
+    all_costs: Sequence[tuple[float, ...]]
+    exclusions: dict[str, int]
+
+
+class Scheduler:
+    """Pools by the model names clients use, and the choice among a pool's candidates."""
+
+    def __init__(self, fleet: Fleet, policy: Policy, chance: Chance, config: SchedulerConfig | None = None) -> None:
+        self._fleet = fleet
+        self._chance = chance
+        self._config = config or SchedulerConfig()
+        self.policy = policy
+        self.pools: dict[str, Pool] = {}
+        self._member: dict[ReplicaId, tuple[Pool, ...]] = {}
+        self._regrouped = False
+
+    def regroup(self) -> None:
+        """Replicas were added, changed or removed: sort them into pools by the names they serve."""
+        groups: dict[str, list[Replica]] = {}
+        for replica in self._fleet.replicas.values():
+            for name in replica.spec.serves or (replica.spec.model,):
+                groups.setdefault(name, []).append(replica)
+        for gone in [name for name in self.pools if name not in groups]:
+            del self.pools[gone]
+        member: dict[ReplicaId, list[Pool]] = {}
+        for name, replicas in groups.items():
+            pool = self.pools.get(name) or Pool(name, self._config)
+            self.pools[name] = pool
+            pool.reset(replicas)
+            for replica in replicas:
+                member.setdefault(replica.spec.id, []).append(pool)
+        self._member = {replica_id: tuple(pools) for replica_id, pools in member.items()}
+        self._regrouped = True
+
+    def pools_of(self, replica_id: ReplicaId) -> tuple[Pool, ...]:
+        """The pools a replica serves."""
+        return self._member.get(replica_id, ())
+
+    def refresh(self, at: float, out: list[Command]) -> None:
+        """Bring every pool up to date. Reports panic when a pool enters or leaves it."""
+        unsettled: list[Pool] = []
+        for replica in self._fleet.take_changed(at):
+            why = reason(replica, self._config, at)
+            for pool in self._member.get(replica.spec.id, ()):
+                pool.patch(replica, why)
+                if not pool.settled and pool not in unsettled:
+                    unsettled.append(pool)
+        if self._regrouped:
+            self._regrouped = False
+            unsettled = [pool for pool in self.pools.values() if not pool.settled]
+        for pool in unsettled:
+            before = pool.panic
+            pool.arrange()
+            if pool.panic != before:
+                state = "panic" if pool.panic else "calm"
+                out.append(Record(HealthChanged(at, ReplicaId(""), state, f"model {pool.model}")))
+
+    def choose(
+        self,
+        pool: Pool,
+        demand: Demand,
+        at: float,
+        at_least: int,
+        avoid: Avoid | None,
+        fits: Callable[[ReplicaView], bool] | None,
+    ) -> Choice | None:
+        """Pick a replica, None if none may or fits. `at_least`: tokens the request needs for certain.
+
+        `avoid` gives a reason against a replica for this request only; `fits` is asked as late as possible: of the
+        favourite first, of all only if that one is too full.
+        """
+        views: Sequence[ReplicaView] = pool.candidates
+        exclusions = pool.exclusions
+        if avoid is not None or at_least > pool.shortest > 0:
+            views, exclusions = self._narrow(pool, at_least, avoid)
+        choice = self._rank(demand, views, exclusions, at)
+        if choice is None or fits is None or fits(choice.view):
+            return choice
+        fitting = [view for view in views if fits(view)]
+        full = len(views) - len(fitting)
+        return self._rank(demand, fitting, {**exclusions, "no_headroom": full}, at)
+
+    def _narrow(self, pool: Pool, at_least: int, avoid: Avoid | None) -> tuple[Sequence[ReplicaView], dict[str, int]]:
+        exclusions = dict(pool.exclusions)
+        views = []
+        for view in pool.candidates:
+            replica_id = view.spec.id
+            limit = context_limit(self._fleet.replicas[replica_id])
+            why = "too_small" if 0 < limit < at_least else ""
+            if not why and avoid is not None:
+                why = avoid(replica_id, pool.reason_of(replica_id))
+            if why:
+                exclusions[why] = exclusions.get(why, 0) + 1
+            else:
+                views.append(view)
+        return views, exclusions
+
+    def _rank(
+        self, demand: Demand, views: Sequence[ReplicaView], exclusions: dict[str, int], at: float
+    ) -> Choice | None:
+        if not views:
+            return None
+        costs = self.policy.costs(demand, views, at, self._chance)
+        best = min(costs)[0]
+        if not best < math.inf:  # never, or not a number
+            best = min((cost[0] for cost in costs if cost[0] < math.inf), default=math.inf)
+            if best == math.inf:
+                return None
+        edge = best + self.policy.tolerance * abs(best)
+        near = [i for i, cost in enumerate(costs) if cost[0] <= edge]
+        index = near[0] if len(near) == 1 else near[int(self._chance.random() * len(near))]
+        return Choice(views[index], costs[index], views, costs, exclusions)
+
+    def decision(
+        self, choice: Choice, demand: Demand, forecast: Forecast, at: float, attempt: int, queued_s: float
+    ) -> Decision:
+        """Why this went there: the chosen one and the best others."""
+        views, costs = choice.views, choice.all_costs
+        order: Sequence[int]
+        if len(views) <= self._config.candidates:
+            order = sorted(range(len(views)), key=costs.__getitem__)
+        else:
+            order = heapq.nsmallest(self._config.candidates, range(len(views)), key=costs.__getitem__)
+        best = [_candidate(views[i], costs[i], at) for i in order if costs[i][0] != math.inf]
+        chosen = choice.view.spec.id
+        if all(candidate.replica_id != chosen for candidate in best):
+            best[-1] = _candidate(choice.view, choice.costs, at)
+        return Decision(
+            demand.request.id,
+            at,
+            self.policy.name,
+            chosen,
+            attempt,
+            tuple(best),
+            self.policy.parts,
+            choice.exclusions,
+            forecast,
+            queued_s,
+        )
+
+
+def _candidate(view: ReplicaView, costs: tuple[float, ...], at: float) -> Candidate:
+    headroom = view.headroom_tokens if view.kv_capacity_tokens else None
+    age = view.sample_age_s + at - view.as_of if view.sample is not None else -1.0
+    return Candidate(view.spec.id, costs, headroom, age)
+
+
+def forecast(demand: Demand, view: ReplicaView) -> Forecast:
+    """What to expect of a request at a replica: its prefill waits for what was sent before it."""
+    hit = demand.hits.get(view.spec.id, 0)
+    speed = view.speed
+    wait = (view.prefill_backlog_tokens + demand.prompt_tokens - hit) / speed.prefill_tokens_per_s
+    ttft = wait + speed.step_s(view.running + 1, view.context_tokens)
+    return Forecast(demand.prompt_tokens, hit, demand.output_mean, ttft, view.peak_mean + demand.prompt_tokens)
