@@ -18,38 +18,43 @@ from headway.core.replica import ReplicaSpec
 
 log = structlog.get_logger(__name__)
 
+AUTO = "auto"
 RETRY_S = 2.0
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One replica as the settings state it; see ReplicaSpec for the fields. Empty and 0: to be found out.
+    """One replica as the settings state it; see ReplicaSpec for the fields. `auto`, empty and 0: to be found out.
 
-    `aliases` are further names for clients (name -> the engine's name).
+    `serves` are further names for clients (name -> the engine's name). `metrics` None: as detected.
     """
 
     url: str
-    engine: str = ""
+    engine: str = AUTO
     model: str = ""
+    serves: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    weight: float = 1.0
     version: str = ""
     precision: str = ""
-    role: str = ""
+    role: str = "both"
     gpu: str = ""
-    gpu_count: int = 0
-    labels: dict[str, str] = {}
-    weight: float = 0.0
-    aliases: dict[str, str] = {}
-    max_model_tokens: int = 0
+    gpu_count: int = 1
     kv_capacity_tokens: int = 0
+    max_model_tokens: int = 0
     max_num_seqs: int = 0
+    metrics: bool | None = None
     features: dict[str, float] = {}
 
     @property
     def complete(self) -> bool:
         """Whether the replica can be used before it was detected."""
-        return bool(self.engine and self.model)
+        return self.engine != AUTO and bool(self.model)
 
 
-STATED = tuple(field for field in Entry.__struct_fields__ if field not in ("url", "labels", "aliases"))
+NOT_DETECTED = ("weight", "version", "role", "gpu", "gpu_count", "features")
+"""Known from the settings only."""
+DETECTED = ("model", "precision", "kv_capacity_tokens", "max_model_tokens", "max_num_seqs")
+"""Taken from detection where the settings are empty."""
 
 
 class Static:
@@ -88,12 +93,14 @@ class Static:
 def merged(entry: Entry, found: ReplicaSpec | None) -> ReplicaSpec:
     """The spec of an entry: what it states, over what was found, over the defaults."""
     base = found or ReplicaSpec(id=ReplicaId(replica_name(entry.url)), url=entry.url)
-    stated: dict[str, Any] = {field: value for field in STATED if (value := getattr(entry, field))}
+    values: dict[str, Any] = {field: getattr(entry, field) for field in NOT_DETECTED}
+    values |= {field: stated for field in DETECTED if (stated := getattr(entry, field))}
+    if entry.engine != AUTO:
+        values["engine"] = entry.engine
+    if entry.metrics is not None:
+        values["metrics"] = entry.metrics
     model = entry.model or base.model
     own = {model: model} if model else {}
     return msgspec.structs.replace(
-        base,
-        **stated,
-        labels={**base.labels, **entry.labels},
-        serves={**base.serves, **own, **entry.aliases},
+        base, **values, labels={**base.labels, **entry.labels}, serves={**base.serves, **own, **entry.serves}
     )

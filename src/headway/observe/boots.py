@@ -16,21 +16,20 @@ SAME_BOOT_S = 1.0  # the boot time is one constant in the engine; a second allow
 
 
 class Boots:
-    """Numbers the reports of one boot: `epoch` is 1 for the first report of each."""
+    """Numbers a replica's reports (`epoch`, growing over restarts too) and counts the starts of the engine."""
 
-    def __init__(self) -> None:
-        self.epoch = 0
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch
         self.count = 0
         self._last: Reading | None = None
 
-    def next_epoch(self, reading: Reading) -> int:
-        """The epoch of this reading: one more than the last, or 1 when the engine was started anew."""
-        if self._last is None or _restarted(self._last, reading):
-            self.count += 1
-            self.epoch = 0
-        self._last = reading
+    def take(self, reading: Reading) -> bool:
+        """Count this reading; whether it comes from another boot than the one before."""
+        restarted = self._last is not None and _restarted(self._last, reading)
+        self.count += restarted or self._last is None
         self.epoch += 1
-        return self.epoch
+        self._last = reading
+        return restarted
 
 
 def _restarted(before: Reading, now: Reading) -> bool:

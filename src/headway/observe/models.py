@@ -5,32 +5,13 @@ Cards are kept as the engine wrote them, unknown fields included. A replica that
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
-import msgspec
-
-from headway.engines.cards import MODELS_PATH
+from headway.engines.cards import MODELS_PATH, models, names
 from headway.observe.config import ObserveConfig
 from headway.runtime.http import Answer, Client
 
-Cards = dict[str, msgspec.Raw]
-"""Model id -> the card's JSON."""
-
-
-class _Card(msgspec.Struct):
-    id: str
-
-
-class _Page(msgspec.Struct):
-    data: list[msgspec.Raw]
-
-
-def parse(body: bytes) -> Cards | None:
-    """The cards of a `/v1/models` answer in order, None if it is none."""
-    try:
-        cards = msgspec.json.decode(body, type=_Page).data
-        return {msgspec.json.decode(card, type=_Card).id: msgspec.Raw(bytes(card)) for card in cards}
-    except (msgspec.DecodeError, RecursionError):
-        return None
+Cards = list[dict[str, Any]]
 
 
 class ModelCards:
@@ -44,7 +25,7 @@ class ModelCards:
         config: ObserveConfig,
         on_change: Callable[[Cards], None],
     ) -> None:
-        self.cards: Cards = {}
+        self.cards: Cards = []
         self._url = url + MODELS_PATH
         self._headers = headers
         self._client = client
@@ -70,9 +51,9 @@ class ModelCards:
     async def refresh(self) -> None:
         """Ask once."""
         answer = await self._client.fetch(self._url, timeout_s=self._config.probe_timeout_s, headers=self._headers)
-        if not isinstance(answer, Answer) or answer.status != 200 or (cards := parse(answer.body)) is None:
+        if not isinstance(answer, Answer) or answer.status != 200 or not (cards := models({MODELS_PATH: answer.body})):
             return
-        changed = cards.keys() != self.cards.keys()
+        changed = names(cards) != names(self.cards)
         self.cards = cards
         if changed:
             self._on_change(cards)

@@ -73,7 +73,7 @@ class Observer:
                 continue
             if current is not None:
                 self._end(replica_id)
-            self._watches[replica_id] = self._begin(spec)
+            self._watches[replica_id] = self._begin(spec, current.scraper.boots.epoch if current else 0)
 
     def probe(self, replica_id: ReplicaId) -> None:
         """Probe a replica now (the brain's Probe command). Unknown ids are ignored: they were removed meanwhile."""
@@ -81,7 +81,7 @@ class Observer:
             watch.prober.ask()
 
     def cards(self) -> dict[ReplicaId, Cards]:
-        """The last known model cards of every replica that ever gave some."""
+        """The last known model cards of every replica that ever gave some, as the engine wrote them."""
         return {replica_id: watch.models.cards for replica_id, watch in self._watches.items() if watch.models.cards}
 
     def status(self) -> tuple[ReplicaStatus, ...]:
@@ -112,10 +112,10 @@ class Observer:
             self._end(replica_id)
         await self._tasks.close()
 
-    def _begin(self, spec: ReplicaSpec) -> Watch:
+    def _begin(self, spec: ReplicaSpec, epoch: int) -> Watch:
         key = self._keys.get(spec.url, "")
         dialect = self._dialects.get(spec.engine) or self._dialects["openai"]
-        watch = Watch(spec, dialect, key, self._client, self._config, self._chance, self._post, self._devices)
+        watch = Watch(spec, dialect, key, self._client, self._config, self._chance, self._post, self._devices, epoch)
         watch.models_changed = self._on_cards
         watch.start(self._tasks)
         return watch

@@ -31,7 +31,8 @@ UNREADABLE = "the dialect failed on a load report"
 class Scraper:
     """Scrapes one replica until cancelled. `spec` may be replaced while it runs.
 
-    `on_refused()` is called when nobody listens any more, `on_boot()` when the engine was started anew.
+    `on_refused()` is called when nobody listens any more, `on_boot()` when the engine was started anew. `epoch` is that
+    of the last report of an earlier watch over the same registration.
     """
 
     def __init__(
@@ -43,11 +44,12 @@ class Scraper:
         config: ObserveConfig,
         post: Callable[[SampleTaken], None],
         devices: Callable[[], Sequence[dcgm.Device]],
+        epoch: int = 0,
     ) -> None:
         self.spec = spec
         self.dialect = dialect
         self.pace = pace
-        self.boots = Boots()
+        self.boots = Boots(epoch)
         self.alarms = Alarms(spec.id)
         self.on_refused: Callable[[], None] = lambda: None
         self.on_boot: Callable[[], None] = lambda: None
@@ -101,9 +103,7 @@ class Scraper:
             return None
 
     def _deliver(self, reading: Reading, taken_at: float) -> None:
-        boots = self.boots.count
-        epoch = self.boots.next_epoch(reading)
-        if self.boots.count != boots and boots:
+        if self.boots.take(reading):
             log.info("an engine was started anew", replica=self.spec.id)
             self.alarms.forget()
             self.on_boot()
@@ -111,8 +111,6 @@ class Scraper:
         sample = reading.sample
         if memory := dcgm.memory(self._devices(), self.spec.labels):
             sample = msgspec.structs.replace(sample, device_free_bytes=memory[0], device_total_bytes=memory[1])
-        if sample.epoch != epoch:
-            sample = msgspec.structs.replace(sample, epoch=epoch)
         self.reading, self.sampled_at = reading, taken_at
         self._post(SampleTaken(clock.now(), sample))
 

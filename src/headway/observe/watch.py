@@ -34,11 +34,12 @@ class Watch:
         chance: Chance,
         post: Callable[[SampleTaken | ProbeSucceeded | ProbeFailed], None],
         devices: Callable[[], Sequence[dcgm.Device]],
+        epoch: int,
     ) -> None:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         base = spec.url.rstrip("/")
         poller = Poller(client, base, dialect.polls, headers, config)
-        self.scraper = Scraper(spec, dialect, poller, Pace(config, chance), config, self._pass_on, devices)
+        self.scraper = Scraper(spec, dialect, poller, Pace(config, chance), config, self._pass_on, devices, epoch)
         self.prober = Prober(spec, base + dialect.health_path, headers, client, config, chance, self._pass_on)
         self.models = ModelCards(base, headers, client, config, self._new_cards)
         self.models_changed: Callable[[ReplicaId, Cards], None] = lambda _id, _cards: None
