@@ -12,6 +12,7 @@ Series = Sequence[tuple[Labels, float]]
 
 LARGEST = float(2**53)  # above it a float no longer counts in ones; no real gauge is there, but 1e308 has been seen
 MODEL_LABEL = "model_name"
+MALFORMED = "(lines that cannot be read)"
 
 
 def usable(value: float) -> bool:
@@ -41,7 +42,8 @@ class Gauges:
         self._families = families
         self._model = model
         self._same = same
-        self.missing: list[str] = []
+        malformed = getattr(families, "malformed", 0)
+        self.missing: list[str] = [MALFORMED] if malformed else []
 
     def series(self, *spellings: str, required: bool = True) -> Series:
         """The usable series of the first spelling present; empty, and named as missing, if there is none."""

@@ -1,0 +1,53 @@
+"""Device memory joined to replicas by label."""
+
+import pytest
+
+from headway.engines import dcgm
+from tests.engines import pages
+
+MIB = 1024 * 1024
+DEVICES = dcgm.read(pages.DCGM.encode())
+
+
+def test_devices_with_both_values_are_read_and_reserved_memory_counts_in_the_total() -> None:
+    assert [(d.labels["UUID"], d.free_bytes // MIB, d.total_bytes // MIB) for d in DEVICES] == [
+        ("GPU-aa", 1000, 81559),
+        ("GPU-bb", 2000, 81000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "free_mib"),
+    [
+        ({"gpu_uuid": "GPU-aa"}, 1000),
+        ({"gpu_uuid": "GPU-aa,GPU-bb"}, 3000),
+        ({"host": "n1", "gpu_index": "1"}, 2000),
+        ({"namespace": "llm", "pod": "vllm-0"}, 1000),
+        ({"host": "n1", "gpu_index": "1", "team": "x"}, 2000),
+    ],
+)
+def test_a_replica_finds_its_devices(labels: dict[str, str], free_mib: int) -> None:
+    memory = dcgm.memory(DEVICES, labels)
+    assert memory is not None
+    assert memory[0] == free_mib * MIB
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {"host": "n1"},
+        {"namespace": "llm"},
+        {"gpu_uuid": "GPU-zz"},
+        {"host": "n2", "gpu_index": "0"},
+        {"gpu_uuid": ""},
+    ],
+)
+def test_labels_that_name_no_device_find_none(labels: dict[str, str]) -> None:
+    assert dcgm.memory(DEVICES, labels) is None
+
+
+@pytest.mark.parametrize("value", ["NaN", "-1", "1e308"])
+def test_values_that_cannot_be_true_are_no_device(value: str) -> None:
+    assert dcgm.read(f'DCGM_FI_DEV_FB_FREE{{UUID="a"}} {value}\nDCGM_FI_DEV_FB_USED{{UUID="a"}} 1\n'.encode()) == ()
+    assert dcgm.read(f'DCGM_FI_DEV_FB_FREE{{UUID="a"}} 1\nDCGM_FI_DEV_FB_USED{{UUID="a"}} {value}\n'.encode()) == ()
