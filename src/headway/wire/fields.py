@@ -60,8 +60,12 @@ class Fields(msgspec.Struct, gc=False):
         return ABSENT
 
     def pins(self) -> tuple[Raw, ...] | None:
-        """What forbids token replay elsewhere unless null, false, zero or empty; None: this API cannot be replayed."""
+        """What forbids token replay elsewhere unless null, false or empty; None: this API cannot be replayed."""
         return None
+
+    def penalties(self) -> tuple[Raw, ...]:
+        """What forbids token replay elsewhere unless it is zero, too: it looks at the output alone."""
+        return NOTHING
 
 
 class Sampling(msgspec.Struct, gc=False):
@@ -110,12 +114,13 @@ class Sampling(msgspec.Struct, gc=False):
         """OpenAI's stream options."""
         return self.stream_options
 
+    def penalties(self) -> tuple[Raw, ...]:
+        """Replayed output would count as prompt (measured: 22 of 36 differ)."""
+        return self.presence_penalty, self.frequency_penalty, self.min_tokens
+
 
 _PINS = (
     "seed",
-    "presence_penalty",
-    "frequency_penalty",
-    "min_tokens",
     "logprobs",
     "prompt_logprobs",
     "response_format",
@@ -130,7 +135,7 @@ _PINS = (
     "ebnf",
     "use_beam_search",
 )
-"""Chance, penalties over the output only, grammars, and numbers whose offsets would restart."""
+"""Chance, grammars, and numbers whose offsets would restart. Zero is a value here: a seed, or logprobs of no rivals."""
 
 _CHAT_PINS = attrgetter("tools", "functions", *_PINS)
 _COMPLETION_PINS = attrgetter("echo", "suffix", *_PINS)

@@ -9,24 +9,25 @@ some 25 per second. Only the order matters: a picture must not look like its 300
 
 _PART = re.compile(
     rb'"type"\s*:\s*"(?:image|image_url|input_image|input_audio|audio_url|video_url|input_file|file|document)"'
-    rb'|;base64,|"data"\s*:\s*"'
 )
-_LONG = 256  # a "data" string shorter than this is no inline medium
+_PAYLOADS = (re.compile(rb";base64,"), re.compile(rb'"data"\s*:\s*"'))
+_LONG = 256  # a payload shorter than this is no medium
 
 
-def measure(body: bytes) -> tuple[int, int]:
+def measure(prompt: bytes) -> tuple[int, int]:
     """`(tokens, bytes)`: the rough token count of all media and the length of what is inline as base64."""
-    if body.find(b"[", body.find(b"[") + 1) < 0:
-        return 0, 0  # one flat list of messages with plain text: no content parts anywhere
-    parts = inline = payloads = at = 0
-    while (match := _PART.search(body, at)) is not None:
+    if prompt.find(b"[", 1) < 0:
+        return 0, 0  # a flat list of messages with plain text: no content parts anywhere
+    parts = len(_PART.findall(prompt))
+    return parts * TOKENS_EACH, sum(_inline(prompt, payload) for payload in _PAYLOADS) if parts else 0
+
+
+def _inline(prompt: bytes, payload: re.Pattern[bytes]) -> int:
+    total = at = 0
+    while (match := payload.search(prompt, at)) is not None:
         at = match.end()
-        if match[0].startswith(b'"type"'):
-            parts += 1
-            continue
-        end = body.find(b'"', at)
+        end = prompt.find(b'"', at)
         if end - at >= _LONG:
-            inline += end - at
-            payloads += 1
+            total += end - at
             at = end
-    return max(parts, payloads) * TOKENS_EACH, inline
+    return total

@@ -37,7 +37,8 @@ _DECODERS: dict[str, msgspec.json.Decoder[AnyFields]] = {
 }
 _OTHER: msgspec.json.Decoder[AnyFields] = msgspec.json.Decoder(Fields)
 _WHERE = re.compile(r"`\$\.(\w+)")
-_UNSET = frozenset({b"null", b"false", b"0", b"0.0", b"[]", b"{}", b'""', b'"none"', b'{"type":"text"}'})
+_ZERO = frozenset({b"null", b"0", b"0.0"})
+_UNSET = frozenset({b"null", b"false", b"[]", b"{}", b'""', b'"none"', b'{"type":"text"}'})
 
 
 class _StreamOptions(msgspec.Struct, gc=False):
@@ -87,8 +88,8 @@ def model_edits(body: bytes, info: Body, name: str, content_type: str = "") -> l
 def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
     prompts = fields.prompts()
     heads = _present(fields.heads())
-    media_tokens, media_bytes = measure(body)
     text = bytes(prompts[0])
+    media_tokens, media_bytes = measure(text)
     length = len(text) - media_bytes
     for raw in (*prompts[1:], *heads):
         length += len(memoryview(raw))
@@ -109,7 +110,7 @@ def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
         include_usage=include_usage,
         usage_edit=usage_edit,
         generates=fields.generates,
-        resumable=sequences == 1 and _unpinned(fields.pins()),
+        resumable=sequences == 1 and _unpinned(fields.pins(), fields.penalties()),
         fingerprint=xxhash.xxh3_64_intdigest(body),
         priority=_priority(fields.priority),
     )
@@ -212,10 +213,12 @@ def _sequences(raws: tuple[Raw, ...]) -> int:
     return most
 
 
-def _unpinned(pins: tuple[Raw, ...] | None) -> bool:
-    if pins is None:
-        return False
-    return pins.count(ABSENT) == len(pins) or all(raw is ABSENT or bytes(raw) in _UNSET for raw in pins)
+def _unpinned(pins: tuple[Raw, ...] | None, penalties: tuple[Raw, ...]) -> bool:
+    return pins is not None and _all_unset(pins, _UNSET) and _all_unset(penalties, _ZERO)
+
+
+def _all_unset(raws: tuple[Raw, ...], unset: frozenset[bytes]) -> bool:
+    return raws.count(ABSENT) == len(raws) or all(raw is ABSENT or bytes(raw) in unset for raw in raws)
 
 
 def _session(raws: tuple[Raw, ...]) -> str:

@@ -2,9 +2,9 @@
 
 What lives here: offsets. What must not: meaning. The input is JSON that a strict decoder has accepted before.
 
-One C pass yields the raw value of each key (of the last, where a key comes twice); walking along with their lengths
-gives offsets without looking into the values. A value that is not the one remembered for its key (a duplicate) is
-measured by its own brackets.
+Values are measured by their own brackets. The fields that can be long are not looked into: one C pass hands out their
+raw text, and whoever finds the same text at the same place knows its end. (Where a key comes twice, that pass gives the
+last value; another one is measured.)
 """
 
 import re
@@ -14,7 +14,21 @@ import msgspec
 MAX_KEYS = 20_000
 """More top-level keys than this are not walked: no API has a hundredth of them."""
 
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ABSENT = msgspec.Raw(b"")
+
+
+class _Long(msgspec.Struct, gc=False):
+    messages: msgspec.Raw = _ABSENT
+    prompt: msgspec.Raw = _ABSENT
+    input: msgspec.Raw = _ABSENT
+    tools: msgspec.Raw = _ABSENT
+    documents: msgspec.Raw = _ABSENT
+    system: msgspec.Raw = _ABSENT
+    instructions: msgspec.Raw = _ABSENT
+    response_format: msgspec.Raw = _ABSENT
+
+
+_LONG = msgspec.json.Decoder(_Long)
 _STRING = msgspec.json.Decoder(str)
 _KEY = re.compile(rb'[{,][ \t\n\r]*("(?:[^"\\]|\\.)*+")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
 _SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*+"|[^\s,}\]"]+', re.DOTALL)
@@ -28,9 +42,7 @@ class TooManyKeys(ValueError):
 
 def top_level(body: bytes) -> list[tuple[str, int, int]]:
     """`(key, start, end)` of each top-level value, in order. Raises TooManyKeys."""
-    raws = _OBJECT.decode(body)
-    if len(raws) > MAX_KEYS:
-        raise TooManyKeys(f"more than {MAX_KEYS} keys")
+    longs = msgspec.structs.asdict(_LONG.decode(body))
     spans: list[tuple[str, int, int]] = []
     at = body.find(b"{")
     while (match := _KEY.match(body, at)) is not None:
@@ -38,14 +50,14 @@ def top_level(body: bytes) -> list[tuple[str, int, int]]:
             raise TooManyKeys(f"more than {MAX_KEYS} keys")
         key = _STRING.decode(match[1])
         start = match.end()
-        end = _value_end(body, start, bytes(raws[key]))
+        end = _value_end(body, start, bytes(longs.get(key, _ABSENT)))
         spans.append((key, start, end))
         at = _skip_blanks(body, end)
     return spans
 
 
 def _value_end(body: bytes, start: int, guess: bytes) -> int:
-    if guess[0] in b'{["' and body.startswith(guess, start):
+    if guess and guess[0] in b'{["' and body.startswith(guess, start):
         return start + len(guess)
     if body[start] not in b"{[":
         scalar = _SCALAR.match(body, start)
