@@ -153,24 +153,32 @@ class UsageStripper:
     Holds back an unfinished event only while it could still be that one; comments are never held with an event.
     """
 
-    __slots__ = ("_held", "_passing")
+    __slots__ = ("_after_cr", "_held", "_passing")
 
     def __init__(self) -> None:
         self._held = b""
         self._passing = False  # the unfinished event has begun to go out
+        self._after_cr: bytes | None = None  # what an LF becomes that completes the CR the last event ended with
 
     def feed(self, data: bytes) -> bytes:
         """The bytes to pass on now."""
-        if not self._held and not self._passing and data.endswith(b"\n\n") and b'"usage"' not in data:
+        idle = not self._held and not self._passing and self._after_cr is None
+        if idle and data.endswith(b"\n\n") and b'"usage"' not in data:
             return data
         data = self._held + data
         out: list[bytes] = []
         at = 0
-        for blank in _BLANK_LINE.finditer(data):
+        if data and self._after_cr is not None:
+            at = int(data.startswith(b"\n"))
+            out.append(self._after_cr[:at])
+            self._after_cr = None
+        for blank in _BLANK_LINE.finditer(data, at):
             event = data[at : blank.end()]
             out.append(event if self._passing else _without_usage(event))
             self._passing = False
             at = blank.end()
+        if out and at == len(data) and data.endswith(b"\r"):
+            self._after_cr = b"\n" if out[-1].endswith(b"\r") else b""
         out.append(self._release(data[at:]))
         return b"".join(out)
 

@@ -1,0 +1,203 @@
+"""Framing: every split, every line end, and what must not be mistaken for an end (cases 013-026, 038, B7)."""
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.wire import sse
+from headway.wire.answers import Usage
+from headway.wire.sse import Scanner, UsageStripper
+from tests.wire import streams
+from tests.wire.streams import LINE_ENDS, written
+
+SEEN = ("events", "tokens", "done", "finished", "aborted", "hit_limit", "error", "usage", "unreadable")
+
+
+def scan(*pieces: bytes, end: bool = True) -> Scanner:
+    scanner = Scanner()
+    for piece in pieces:
+        scanner.feed(piece)
+    if end:
+        scanner.end()
+    return scanner
+
+
+def seen(scanner: Scanner) -> tuple[object, ...]:
+    return tuple(getattr(scanner, name) for name in SEEN)
+
+
+@pytest.mark.parametrize("end", LINE_ENDS.values(), ids=LINE_ENDS)
+@pytest.mark.parametrize("events", [streams.PLAIN, streams.TOOLS, streams.BROKEN], ids=["usage", "tools", "error"])
+def test_every_split_says_the_same(events: list[str], end: str) -> None:
+    stream = written(events, end)
+    whole = seen(scan(written(events)))
+    assert seen(scan(stream)) == whole
+    for at in range(len(stream) + 1):
+        assert seen(scan(stream[:at], stream[at:])) == whole, (at, stream[:at][-20:])
+    assert seen(scan(*(stream[i : i + 1] for i in range(len(stream))))) == whole
+
+
+@given(st.data())
+def test_any_cutting_of_a_mixed_stream_says_the_same(data: st.DataObject) -> None:
+    blank = st.sampled_from([a + b for a in LINE_ENDS.values() for b in LINE_ENDS.values() if a + b != "\r\n"])
+    stream = "".join(f"data: {event}{data.draw(blank)}" for event in streams.PLAIN).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert seen(scan(*pieces)) == seen(scan(written(streams.PLAIN)))
+
+
+def test_what_a_usual_stream_says() -> None:
+    scanner = scan(written(streams.PLAIN), end=False)
+    assert (scanner.events, scanner.tokens, scanner.done, scanner.usage) == (6, 3, True, Usage(9, 4, 3))
+    assert scanner.complete
+    assert scanner.at_boundary
+
+
+@pytest.mark.parametrize("tail", ["", "\n", "\r\n"])
+def test_an_unterminated_last_event_counts_once(tail: str) -> None:
+    stream = f"data: {streams.token('a')}\n\ndata: {streams.USAGE}{tail}".encode()
+    scanner = scan(stream, end=False)
+    assert scanner.usage is None
+    scanner.end()
+    scanner.end()
+    assert (scanner.events, scanner.usage) == (2, Usage(9, 4, 3))
+
+
+def test_fields_are_found_only_where_the_rules_say() -> None:
+    scanner = scan(
+        b'data:{"choices":[{"text":"no space"}]}\n\n'
+        b'data:  {"choices":[{"text":"two spaces"}]}\n\n'
+        b"DATA: [DONE]\n\n"
+        b"xdata: [DONE]\n\n"
+        b": data: [DONE]\n\n"
+        b"data\n\n"
+        b"id: 1\nevent: data\nretry: 5\n\n"
+        b'data: {"choices":[\ndata: {"text":"two lines"}]}\n\n'
+    )
+    assert (scanner.events, scanner.tokens, scanner.done) == (3, 3, False)
+
+
+def test_done_is_a_whole_line() -> None:
+    text = streams.token("data: [DONE]\\n\\ndata: [DONE]")
+    for event in (text, "[DONE] ", " [DONE]x", '"[DONE]"', "[done]"):
+        assert not scan(f"data: {event}\n\n".encode()).done
+    assert scan(b"data:[DONE]\r\r").done
+    assert scan(b"data: [DO", b"NE]").done
+
+
+def test_usage_in_every_event_does_not_end_the_stream() -> None:
+    event = '{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":%d}}'
+    scanner = scan(*(f"data: {event % n}\n\n".encode() for n in range(1, 11)))
+    assert (scanner.events, scanner.tokens, scanner.usage, scanner.complete) == (10, 10, Usage(9, 0, 10), False)
+
+
+def test_comments_are_neither_events_nor_content() -> None:
+    scanner = scan(b": hb\n", b": hb\n\n", b":\n", end=False)
+    assert (scanner.events, scanner.first_content, scanner.at_boundary) == (0, False, True)
+
+
+def test_a_role_is_not_first_content_and_half_a_character_is() -> None:
+    scanner = scan(f"data: {streams.ROLE}\n\n".encode(), end=False)
+    assert not scanner.first_content
+    scanner.feed(f"data: {streams.token('')}\n\n".encode())
+    assert scanner.first_content
+
+
+def test_boundaries() -> None:
+    stream = b"event: x\r\nid: 1\r\ndata: {}\r\n\r\n: c\r\n"
+    inside = [scan(stream[:at], end=False).at_boundary for at in range(len(stream) + 1)]
+    boundary_at = [at for at, free in enumerate(inside) if free]
+    finished = stream.index(b"\r\n\r\n") + 3
+    assert boundary_at == [0, finished, finished + 1, len(stream) - 1, len(stream)]
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 4096, 100_003])
+def test_a_huge_event_is_counted_skipped_and_not_kept(piece: int) -> None:
+    huge = b'data: {"choices":[{"text":"' + b"x" * (5 << 20) + b'"}]}\n\n'
+    scanner = Scanner()
+    tracemalloc.start()
+    for at in range(0, len(huge), piece):
+        scanner.feed(huge[at : at + piece])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (scanner.events, scanner.tokens, scanner.at_boundary) == (1, 0, True)
+    assert peak < 5 << 20
+    scanner.feed(written(streams.PLAIN))
+    assert (scanner.events, scanner.tokens, scanner.done) == (7, 3, True)
+
+
+def test_a_huge_event_of_many_lines_and_a_huge_comment() -> None:
+    scanner = Scanner()
+    for _ in range(40):
+        scanner.feed(b"data: " + b"x" * 50_000 + b"\n")
+    scanner.feed(b"\n")
+    assert (scanner.events, scanner.unreadable) == (1, 0)
+    scanner.feed(b": " + b"c" * (2 << 20))
+    scanner.feed(b"c\n")
+    assert scanner.at_boundary
+    scanner.feed(written(streams.PLAIN))
+    assert (scanner.events, scanner.done) == (7, True)
+
+
+@given(st.lists(st.binary(max_size=30), max_size=20))
+def test_garbage_is_harmless_and_framed_alike(pieces: list[bytes]) -> None:
+    assert seen(scan(*pieces)) == seen(scan(b"".join(pieces)))
+
+
+class TestStripper:
+    def strip(self, *pieces: bytes) -> bytes:
+        stripper = UsageStripper()
+        return b"".join([*map(stripper.feed, pieces), stripper.end()])
+
+    @pytest.mark.parametrize("end", LINE_ENDS.values(), ids=LINE_ENDS)
+    def test_exactly_the_usage_event_goes_at_every_split(self, end: str) -> None:
+        stream = written(streams.PLAIN, end)
+        wanted = stream.replace(f"data: {streams.USAGE}{end}{end}".encode(), b"")
+        assert len(wanted) < len(stream)
+        for at in range(len(stream) + 1):
+            assert self.strip(stream[:at], stream[at:]) == wanted, at
+        assert self.strip(*(stream[i : i + 1] for i in range(len(stream)))) == wanted
+
+    def test_other_events_are_passed_at_once_and_untouched(self) -> None:
+        stripper = UsageStripper()
+        for event in (streams.ROLE, streams.token('\\"usage\\"'), '{"choices":[],"prompt_filter_results":[]}'):
+            data = f"data: {event}\n\n".encode()
+            assert stripper.feed(data) == data
+        with_content = b'data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":1}}\n\n'
+        assert stripper.feed(with_content) == with_content
+        assert stripper.end() == b""
+
+    def test_the_beginning_of_an_event_with_content_is_not_held(self) -> None:
+        stripper = UsageStripper()
+        begin = b'data: {"id":"x","choices":[{"delta":{"content":"a'
+        assert stripper.feed(begin) == begin
+        assert stripper.feed(b'b"}}]}\n') == b'b"}}]}'
+        assert stripper.feed(b"\n: c\n") == b"\n\n"
+        assert stripper.end() == b": c\n"
+
+    def test_something_endless_is_not_held_for_ever(self) -> None:
+        stripper = UsageStripper()
+        out = sum(len(stripper.feed(b"x" * 1000)) for _ in range(100))
+        assert 100_000 - out < sse.MAX_HELD_BYTES
+        assert out + len(stripper.end()) == 100_000
+
+    def test_comments_before_the_usage_stay(self) -> None:
+        assert self.strip(f": ping\n: pong\ndata: {streams.USAGE}\n\n".encode()) == b": ping\n: pong\n"
+
+    def test_an_unterminated_usage_event_goes_too(self) -> None:
+        assert self.strip(f"data: {streams.USAGE}".encode()) == b""
+
+    def test_recorded_streams_lose_only_their_usage(self, shared: Path) -> None:
+        for name in ("vllm/chat-stream-usage", "sglang/chat-stream-usage", "llama.cpp/chat-stream-usage"):
+            stream = (shared / "fixtures" / f"{name}.body").read_bytes()
+            got = self.strip(stream)
+            assert stream.count(b"data:") - got.count(b"data:") == 1
+            assert b'"choices":[]' not in got
+            assert got.endswith(b"data: [DONE]\n\n")
+
+    @given(st.lists(st.sampled_from([b"\n", b"\r", b"data: x", b'{"usage"', b": c", b'"choices":[{']), max_size=20))
+    def test_nothing_else_is_ever_lost(self, pieces: list[bytes]) -> None:
+        assert self.strip(*pieces) == b"".join(pieces)
