@@ -132,8 +132,8 @@ class Brain:
             out.append(refusal)
             return
         matches = self._fleet.matches(request)
-        demand = self._fleet.demand(request, pool.longest, matches)
-        job = Job(request, demand, matches, self._fleet.share(demand), at_least, at, Tries())
+        expected = self._fleet.expect(request, pool.longest, matches, at)
+        job = Job(request, expected.demand, matches, expected.part, at_least, at, Tries())
         queue = self._admission.queues.get(request.model)
         if queue and not self._may_pass(queue):
             self._hold(job, pool, at, out)

@@ -17,13 +17,13 @@ from headway.core.health import Health, HealthConfig
 from headway.core.ids import ReplicaId
 from headway.core.ledger import Account, Entry, Ledger, LedgerConfig, Since
 from headway.core.length import LengthConfig, LengthModel
-from headway.core.memory import HORIZONS, MemoryConfig, Residual, Share, share
+from headway.core.memory import HORIZONS, MemoryConfig, Outlook, Residual, Share
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.prefix import PrefixConfig, PrefixIndex
 from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import Demand, RequestInfo
 from headway.core.speed import SpeedConfig, SpeedModel
-from headway.core.view import ReplicaView
+from headway.core.view import ReplicaView, Speed
 
 
 class FleetConfig(msgspec.Struct, frozen=True):
@@ -32,7 +32,9 @@ class FleetConfig(msgspec.Struct, frozen=True):
     `stale_after_s`: five scrape intervals of 0.5 s. `rebuild_s`: pace of rebuilding a replica's forecast.
     `frozen_samples`, `frozen_tokens`: so many reports without any change while our own load moved by so much mean that
     the gauges are stuck. `drift_tokens2_per_s`: variance that a report gains with age (100 tokens after a second).
-    `sweep_s`: how often views are checked for the passing of time. `step_window_s`: shortest window a step time is
+    `sweep_s`: how often views are checked for the passing of time. `outlooks`, `limit_step`: forecasts of new requests
+    are kept for `rebuild_s` per model and output limit; a limit that only follows from the context is rounded down to
+    a multiple of `limit_step`, so that few of them occur. `step_window_s`: shortest window a step time is
     learned from. `prefill_tokens`: shortest prefill worth learning from (below it, latency hides the rate).
     """
 
@@ -43,6 +45,8 @@ class FleetConfig(msgspec.Struct, frozen=True):
     drift_tokens2_per_s: float = 1e4
     sweep_s: float = 0.1
     ramp_refresh_s: float = 0.25
+    outlooks: int = 1024
+    limit_step: int = 512
     step_window_s: float = 0.25
     prefill_tokens: int = 64
 
@@ -145,14 +149,16 @@ class Replica:
         "reports_cached",
         "seats",
         "spec",
+        "speed",
         "view",
         "window_area",
         "window_at",
         "window_tokens",
     )
 
-    def __init__(self, spec: ReplicaSpec, account: Account, health: Health, at: float) -> None:
+    def __init__(self, spec: ReplicaSpec, account: Account, health: Health, speed: Speed, at: float) -> None:
         self.spec = spec
+        self.speed = speed
         self.account = account
         self.health = health
         self.gauges = Gauges()
@@ -168,6 +174,13 @@ class Replica:
         self.window_at = at
         self.window_area = 0.0
         self.window_tokens = 0
+
+
+class Expected(msgspec.Struct, frozen=True, gc=False):
+    """What is believed of a request: for policies, and for the memory forecast."""
+
+    demand: Demand
+    part: Share
 
 
 class Fleet:
@@ -194,6 +207,10 @@ class Fleet:
         self.replicas: dict[ReplicaId, Replica] = {}
         self._changed: list[Replica] = []
         self._swept_at = 0.0
+        self._slack = self.memory.block_tokens / 2
+        self._usable = 1.0 - self.memory.spare
+        self._outlooks: dict[tuple[str, int, int], tuple[float, float, Outlook]] = {}
+        self._outlooks_at = 0.0
 
     # -- replicas ----------------------------------------------------------------------------------------------
 
@@ -202,7 +219,8 @@ class Fleet:
         known = self.replicas.get(spec.id)
         if known is None:
             health = Health(spec.id, self._health)
-            known = self.replicas[spec.id] = Replica(spec, self.ledger.account(spec.id), health, at)
+            account, speed = self.ledger.account(spec.id), self.speed.speed(spec)
+            known = self.replicas[spec.id] = Replica(spec, account, health, speed, at)
             health.join(at, ramps, out)
         known.spec = spec
         known.capacity = spec.kv_capacity_tokens or known.capacity
@@ -249,21 +267,36 @@ class Fleet:
         """Leading prompt blocks believed cached, per replica."""
         return self.prefix.match(request.prefix_hashes) if request.prefix_hashes else {}
 
-    def demand(self, request: RequestInfo, model_limit: int, matches: dict[ReplicaId, int]) -> Demand:
+    def expect(self, request: RequestInfo, model_limit: int, matches: dict[ReplicaId, int], at: float) -> Expected:
         """What is believed of a request. `model_limit`: longest context of its model, 0 if unknown."""
         prompt = self.length.prompt_tokens(request)
         hits = matches
         if matches:
             per_block, trust, top = self._per_block(request, prompt), self.prefix.trust, prompt - 1
             hits = {i: min(top, int(blocks * per_block * trust(i))) for i, blocks in matches.items()}
+        n = request.sequences
+        context = prompt + self._slack * n
         if not request.generates:
-            return Demand(request, prompt, 0.0, 0.0, 0, hits)
+            return Expected(Demand(request, prompt, 0.0, 0.0, 0, hits), _ONLY_NOW.share(context))
         limit = request.max_output_tokens
         if model_limit and (not limit or prompt + limit > model_limit):
-            limit = max(1, model_limit - prompt)
-        mean, sigma = self.length.forecast(request.model, limit)
-        n = request.sequences
-        return Demand(request, prompt, mean * n, sigma * n, limit * n, hits)
+            left = model_limit - prompt
+            limit = max(1, left - left % self.config.limit_step if left > self.config.limit_step else left)
+        mean, sigma, outlook = self._outlook(request.model, limit, n, at)
+        return Expected(Demand(request, prompt, mean, sigma, limit * n, hits), outlook.share(context))
+
+    def _outlook(self, model: str, limit: int, sequences: int, at: float) -> tuple[float, float, Outlook]:
+        """Mean, deviation and survival of a new output, remembered for a moment."""
+        if at - self._outlooks_at >= self.config.rebuild_s or len(self._outlooks) >= self.config.outlooks:
+            self._outlooks.clear()
+            self._outlooks_at = at
+        key = (model, limit, sequences)
+        found = self._outlooks.get(key)
+        if found is None:
+            mean, sigma = self.length.forecast(model, limit)
+            outlook = Outlook(self.length.survival(model, 0, limit, HORIZONS), sequences)
+            found = self._outlooks[key] = (mean * sequences, sigma * sequences, outlook)
+        return found
 
     def unscaled_hit(self, request: RequestInfo, prompt: int, blocks: int) -> int:
         """Cached prompt tokens by the index alone, before trust."""
@@ -272,34 +305,27 @@ class Fleet:
     def _per_block(self, request: RequestInfo, prompt: int) -> float:
         return prompt * self._prefix_config.block_bytes / max(1, request.prompt_bytes)
 
-    def share(self, demand: Demand) -> Share:
-        """The request's part of a memory forecast, before it runs."""
-        return self._share(demand.request, demand.prompt_tokens, 0, demand.output_limit)
-
-    def _share(self, request: RequestInfo, prompt: int, generated: int, limit: int) -> Share:
-        context = prompt + generated + self.memory.block_tokens / 2 * request.sequences
-        if not request.generates:
-            return share(context, 0, _ONLY_NOW)
-        n = request.sequences
-        survival = self.length.survival(request.model, generated // n, limit // n, HORIZONS)
-        return share(context, n, survival)
-
     def rebuild(self, replica: Replica, at: float) -> None:
         """Forecast a replica's running batch afresh: outputs have grown, and the law of lengths has learned."""
         replica.rebuilt_at = at
-        account, left = replica.account, self.length.left
-        step = self.speed.speed(replica.spec).step_s(account.started, account.context)
+        replica.speed = self.speed.speed(replica.spec)
+        account = replica.account
+        step = replica.speed.step_s(account.started, account.context)
         for entry in account.entries.values():
-            request = entry.request
-            if not request.stream:
+            if not entry.request.stream:
                 self._presume(entry, account, step, at)
-            if request.generates:
-                n = request.sequences
-                mean, _ = left(request.model, entry.generated // n, entry.limit // n)
-                part = self._share(request, entry.prompt, entry.generated, entry.limit)
-                account.revise(entry, entry.generated + round(mean * n), part)
+            if entry.request.generates:
+                self._revise(entry, account)
         account.curve.reset(entry.share for entry in account.entries.values())
         self.touch(replica)
+
+    def _revise(self, entry: Entry, account: Account) -> None:
+        model, n = entry.request.model, entry.request.sequences
+        generated, limit = entry.generated // n, entry.limit // n
+        mean, _ = self.length.left(model, generated, limit)
+        outlook = Outlook(self.length.survival(model, generated, limit, HORIZONS), n)
+        context = entry.prompt + entry.generated + self._slack * n
+        account.revise(entry, entry.generated + round(mean * n), outlook.share(context))
 
     def _presume(self, entry: Entry, account: Account, step: float, at: float) -> None:
         """An answer in one piece shows no progress: presume what the learned speeds say."""
@@ -435,17 +461,23 @@ class Fleet:
         return gauges.others, kv, gauges.kv.var + self.config.drift_tokens2_per_s * max(0.0, age)
 
     def build(self, replica: Replica, at: float) -> ReplicaView:
-        """The replica as it is at `at`. Changes nothing."""
-        account, gauges, capacity = replica.account, replica.gauges, replica.capacity
-        sample = gauges.sample
-        foreign = self.foreign(replica, at)
-        others, kv, kv_var = foreign or (0, 0.0, 0.0)
-        running, waiting = _counts(account, gauges.queue if foreign else None, others, replica.seats)
+        """The replica as it is at `at`. Changes nothing. (Every request pays for one or two of these.)"""
+        account, gauges, capacity, speed = replica.account, replica.gauges, replica.capacity, replica.speed
+        sample, in_flight, held = gauges.sample, account.in_flight, account.context
+        foreign = self.foreign(replica, at) if sample is not None else None
         peak_mean, peak_var = account.curve.peak(self.memory.z)
-        peak_mean = max(0.0, peak_mean + kv)
-        peak_var += kv_var
-        context = account.context + max(0.0, kv)
-        speed = self.speed.speed(replica.spec)
+        if foreign is None:
+            running, waiting = _counts(account, None, 0, replica.seats)
+            used = context = float(held)
+        else:
+            others, kv, kv_var = foreign
+            running, waiting = _counts(account, gauges.queue, others, replica.seats)
+            used = held + kv
+            context = used if kv > 0.0 else float(held)
+            peak_mean += kv
+            peak_var += kv_var
+            if peak_mean < used:  # sharing cannot be more than what there is
+                peak_mean = used = used if used > 0.0 else 0.0
         return ReplicaView(
             replica.spec,
             sample,
@@ -453,8 +485,8 @@ class Fleet:
             at - sample.taken_at if sample is not None else -1.0,
             foreign is None,
             capacity,
-            max(0.0, account.context + kv),
-            capacity * (1.0 - self.memory.spare) - peak_mean if capacity else math.inf,
+            used,
+            capacity * self._usable - peak_mean if capacity else math.inf,
             math.sqrt(peak_var) if capacity else 0.0,
             peak_mean,
             peak_var,
@@ -462,21 +494,22 @@ class Fleet:
             float(account.prefill),
             float(account.dispatched - gauges.sent_mark),
             running / speed.step_s(running, context) if running else 0.0,
-            account.in_flight,
+            in_flight,
             running,
             waiting,
             context,
-            account.reserved / account.in_flight if account.in_flight else 0.0,
+            account.reserved / in_flight if in_flight else 0.0,
             replica.seats,
             speed,
             replica.health.breaker,
-            replica.health.slow_start(at),
+            replica.health.slow_start(at) if replica.health.ramp_from is not None else 1.0,
             replica.draining,
-            bool(sample is not None and sample.sleep_level),
+            sample is not None and bool(sample.sleep_level),
         )
 
 
-_ONLY_NOW = [1.0] + [0.0] * (len(HORIZONS) - 1)
+_ONLY_NOW = Outlook([1.0] + [0.0] * (len(HORIZONS) - 1), 0)
+"""A request that generates nothing holds its prompt and is gone."""
 
 
 def _counts(account: Account, queue: int | None, others: int, seats: int) -> tuple[float, float]:
@@ -485,11 +518,15 @@ def _counts(account: Account, queue: int | None, others: int, seats: int) -> tup
     All of ours are somewhere in the engine, and those whose content we saw are running, whatever a gauge says.
     """
     total = account.in_flight + others
-    waiting = max(0, queue + account.in_flight) if queue is not None else 0
+    waiting = 0
+    if queue is not None and queue + account.in_flight > 0:
+        waiting = queue + account.in_flight
     if seats and total - waiting > seats:
         waiting = total - seats
-    running = max(total - waiting, account.started)
-    return float(running), float(min(waiting, max(0, total - account.started)))
+    most = total - account.started
+    if waiting > most:
+        waiting = most
+    return float(total - waiting), float(waiting)
 
 
 def _expiry(replica: Replica, view: ReplicaView, config: FleetConfig) -> float:

@@ -166,7 +166,7 @@ class Choice(msgspec.Struct, gc=False):
     """What was chosen, and from what."""
 
     view: ReplicaView
-    costs: tuple[float, ...]
+    index: int
     views: Sequence[ReplicaView]
     all_costs: Sequence[tuple[float, ...]]
     exclusions: dict[str, int]
@@ -278,41 +278,44 @@ class Scheduler:
                 return None
         edge = best + self.policy.tolerance * abs(best)
         near = [i for i, cost in enumerate(costs) if cost[0] <= edge]
-        index = near[0] if len(near) == 1 else near[int(self._chance.random() * len(near))]
-        return Choice(views[index], costs[index], views, costs, exclusions)
+        index = near[int(self._chance.random() * len(near))] if len(near) > 1 else near[0]
+        return Choice(views[index], index, views, costs, exclusions)
 
     def decision(
-        self, choice: Choice, demand: Demand, forecast: Forecast, at: float, attempt: int, queued_s: float
+        self, choice: Choice, demand: Demand, expected: Forecast, at: float, attempt: int, queued_s: float
     ) -> Decision:
         """Why this went there: the chosen one and the best others."""
-        views, costs = choice.views, choice.all_costs
-        order: Sequence[int]
-        if len(views) <= self._config.candidates:
-            order = sorted(range(len(views)), key=costs.__getitem__)
+        views, costs, most = choice.views, choice.all_costs, self._config.candidates
+        order: Sequence[int] = range(len(views))
+        if len(views) <= most:
+            order = sorted(order, key=costs.__getitem__)
         else:
-            order = heapq.nsmallest(self._config.candidates, range(len(views)), key=costs.__getitem__)
-        best = [_candidate(views[i], costs[i], at) for i in order if costs[i][0] != math.inf]
-        chosen = choice.view.spec.id
-        if all(candidate.replica_id != chosen for candidate in best):
-            best[-1] = _candidate(choice.view, choice.costs, at)
+            order = heapq.nsmallest(most, order, key=costs.__getitem__)
+        if choice.index not in order:
+            order[-1] = choice.index
+        best = [_candidate(views[i], costs[i], at) for i in order if costs[i][0] < math.inf]
         return Decision(
             demand.request.id,
             at,
             self.policy.name,
-            chosen,
+            choice.view.spec.id,
             attempt,
             tuple(best),
             self.policy.parts,
             choice.exclusions,
-            forecast,
+            expected,
             queued_s,
         )
 
 
 def _candidate(view: ReplicaView, costs: tuple[float, ...], at: float) -> Candidate:
-    headroom = view.headroom_tokens if view.kv_capacity_tokens else None
-    age = view.sample_age_s + at - view.as_of if view.sample is not None else -1.0
-    return Candidate(view.spec.id, costs, headroom, age)
+    age = view.sample_age_s
+    return Candidate(
+        view.spec.id,
+        costs,
+        view.headroom_tokens if view.kv_capacity_tokens else None,
+        age + at - view.as_of if age >= 0.0 else age,
+    )
 
 
 def forecast(demand: Demand, view: ReplicaView) -> Forecast:
