@@ -1,0 +1,77 @@
+"""Detection: the dialect that knows wins over the generic one, and failures say what was tried."""
+
+from collections.abc import Callable
+from typing import Any
+
+from headway.core.ids import ReplicaId
+from headway.core.replica import ReplicaSpec
+from headway.observe.detect import Undetected, detect
+from headway.runtime.http import client
+from tests.observe.fakes import DIALECTS, LOAD, MODELS, Plain, engine, models
+from tests.runtime.servers import Reply, Served, serving
+
+Run = Callable[[Any], Any]
+ME = ReplicaId("r")
+
+
+def look(run: Run, replies: dict[str, Reply], **how: Any) -> tuple[ReplicaSpec | Undetected, Served]:
+    async def story() -> tuple[ReplicaSpec | Undetected, Served]:
+        async with serving(replies) as served, client() as http:
+            return await detect(served.url, DIALECTS.values(), http, replica_id=ME, **how), served
+
+    return run(story())
+
+
+def test_an_engine_that_is_known_fills_the_spec(run: Run) -> None:
+    found, served = look(run, {**engine(), MODELS: models("m", "lora")}, key="secret")
+    assert found == ReplicaSpec(
+        ME,
+        served.url,
+        "plain",
+        "m",
+        precision="int8",
+        labels={"engine_version": "1.0"},
+        serves={"m": "m", "lora": "lora"},
+        max_model_tokens=100,
+        kv_capacity_tokens=200,
+        max_num_seqs=3,
+    )
+    assert all(b"bearer secret" in head.lower() for head in served.heads)
+    assert max(served.asked.values()) == 1
+
+
+def test_an_unknown_engine_with_cards_is_generic(run: Run) -> None:
+    found, _ = look(run, {MODELS: models("m")})
+    assert isinstance(found, ReplicaSpec)
+    assert (found.engine, found.serves, found.metrics) == ("openai", {"m": "m"}, False)
+
+
+def test_failures_say_what_each_path_gave(run: Run) -> None:
+    found, served = look(run, {LOAD: Reply(b"{}"), MODELS: Reply(status=401)})
+    assert str(found) == (
+        f"no engine recognised at {served.url} (looked for plain, openai): "
+        "/load gave an unknown answer; /v1/models gave status 401"
+    )
+
+
+def test_paths_that_failed_alike_are_told_once(run: Run) -> None:
+    found, _ = look(run, {LOAD: Reply(delay_s=None), MODELS: Reply(delay_s=None)}, timeout_s=0.05)
+    assert isinstance(found, Undetected)
+    assert found.tried == {"every path": "timeout: no full answer within 0.05 s"}
+
+
+def test_a_dialect_sees_only_the_paths_it_asked_for(run: Run) -> None:
+    seen: list[set[str]] = []
+
+    class Curious(Plain):
+        detect_paths = (LOAD,)
+
+        def detect(self, answers: Any) -> None:
+            seen.append(set(answers))
+
+    async def story() -> None:
+        async with serving(engine()) as served, client() as http:
+            await detect(served.url, [Curious(), DIALECTS["openai"]], http, replica_id=ME)
+
+    run(story())
+    assert seen == [{LOAD}]

@@ -1,0 +1,71 @@
+"""Model cards are kept as written and refreshed."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headway.observe.config import ObserveConfig
+from headway.observe.models import Cards, ModelCards
+from headway.runtime.http import client
+from tests.observe.fakes import MODELS, models
+from tests.runtime.servers import Reply, serving
+
+Run = Callable[[Any], Any]
+CONFIG = ObserveConfig(probe_timeout_s=0.1)
+
+
+def refresh(run: Run, *replies: Reply) -> tuple[ModelCards, list[list[str]]]:
+    async def story() -> tuple[ModelCards, list[list[str]]]:
+        changes: list[list[str]] = []
+
+        def note(cards: Cards) -> None:
+            changes.append([card["id"] for card in cards])
+
+        async with serving({}) as served, client() as http:
+            kept = ModelCards(served.url, {}, http, CONFIG, note)
+            for reply in replies:
+                served.replies[MODELS] = reply
+                await kept.refresh()
+        return kept, changes
+
+    return run(story())
+
+
+def test_cards_keep_fields_nobody_knows(run: Run) -> None:
+    kept, changes = refresh(run, models("a", "b"))
+    assert [card["id"] for card in kept.cards] == ["a", "b"]
+    assert kept.cards[0]["odd"] == 1
+    assert changes == [["a", "b"]]
+
+
+def test_only_a_change_of_names_is_told(run: Run) -> None:
+    _, changes = refresh(run, models("a"), models("a"), models("a", "lora"), models("a"))
+    assert changes == [["a"], ["a", "lora"], ["a"]]
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply(b"Internal Server Error", 500), Reply(b"{}"), Reply(delay_s=None), Reply(raw=b"")]
+)
+def test_a_replica_that_does_not_answer_keeps_its_cards(run: Run, reply: Reply) -> None:
+    kept, changes = refresh(run, models("a"), reply)
+    assert [card["id"] for card in kept.cards] == ["a"]
+    assert changes == [["a"]]
+
+
+def test_a_refresh_comes_by_the_clock_and_on_demand(run: Run) -> None:
+    async def story() -> None:
+        async with serving({MODELS: models("a")}) as served, client() as http:
+            for config, ask in ((ObserveConfig(cards_interval_s=0.01), False), (CONFIG, True)):
+                kept = ModelCards(served.url, {}, http, config, lambda _cards: None)
+                before = served.asked[MODELS]
+                running = asyncio.ensure_future(kept.run())
+                await served.asked_for(MODELS, before + 1)
+                if ask:
+                    kept.ask()
+                await served.asked_for(MODELS, before + 2)
+                running.cancel()
+                await asyncio.wait([running])
+
+    run(story())
