@@ -37,8 +37,9 @@ certain fly unit lead cry dark machine note wait plan figure star box noun field
 drive stood contain front teach week final gave green quick develop sleep warm free minute strong special mind behind
 clear tail produce fact street inch lot nothing course stay wheel full force blue object decide surface deep moon
 island foot yet busy test record boat common gold possible plane age dry wonder laugh thousand ago ran check game
-shape yes miss heat snow bed bring sit perhaps fill east weight language among token cache engine model request
-memory server stream batch queue prompt replica balance schedule kernel tensor weather coffee translate explain
+shape yes miss heat snow bed bring sit perhaps fill east weight language among token cache engine model request memory
+server stream hello user assistant system batch queue prompt replica balance schedule kernel tensor weather coffee
+translate explain
 """
 _PIECES = """
 ing ed er ly es est tion ation ment ness able ible ful less ous ive al ic ity ance ence ent ant ish ism ist ize ise
