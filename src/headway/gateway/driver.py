@@ -1,0 +1,174 @@
+"""The only holder of the brain in the gateway: hands it events in order, and performs what it commands.
+
+Everything is synchronous. An event that arises while commands are performed waits its turn, so the brain sees one
+event at a time, in the order they happened. Nothing is decided here.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from headway.core.commands import (
+    Abort,
+    Command,
+    Dispatch,
+    HealthChanged,
+    Hold,
+    Probe,
+    Record,
+    Reject,
+    Relay,
+    SetTimer,
+    Settled,
+)
+from headway.core.events import Event, Progress, ReplicasChanged, TimerFired
+from headway.core.ids import AttemptId, ReplicaId, RequestId
+from headway.core.view import Decision, FleetSnapshot
+from headway.runtime.clock import now
+
+
+class Brain(Protocol):
+    """core.brain.Brain, or a fake of it."""
+
+    def handle(self, event: Event) -> list[Command]: ...
+    def snapshot(self, at: float) -> FleetSnapshot: ...
+
+
+class Body(Protocol):
+    """One request, as the driver commands it."""
+
+    attempt_id: AttemptId
+    advanced: bool
+
+    def dispatch(self, command: Dispatch) -> None: ...
+    def hold(self, command: Hold) -> None: ...
+    def reject(self, command: Reject) -> None: ...
+    def relay(self, command: Relay) -> None: ...
+    def abort(self, reason: str) -> None: ...
+    def tokens(self) -> int: ...
+
+
+class Keeper(Protocol):
+    """What keeps records of decisions and settlements."""
+
+    def record(self, entry: Decision | Settled | HealthChanged) -> None: ...
+
+
+class Driver:
+    """Feeds one brain. `exchanges` are the requests it may command, by id."""
+
+    def __init__(
+        self,
+        brain: Brain,
+        keeper: Keeper,
+        tick_s: float,
+        replicas_changed: Callable[[ReplicasChanged], None],
+        journal: Callable[[Event, list[Command]], None] | None = None,
+        probe: Callable[[ReplicaId], None] | None = None,
+    ) -> None:
+        self.exchanges: dict[RequestId, Body] = {}
+        self._brain = brain
+        self._keeper = keeper
+        self._tick_s = tick_s
+        self._replicas_changed = replicas_changed
+        self._journal = journal
+        self.probe = probe
+        self._events: deque[Event] = deque()
+        self._busy = False
+        self._advanced: list[Body] = []
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._perform: dict[type, Callable[[Any], None]] = {
+            Dispatch: self._on_request("dispatch"),
+            Hold: self._on_request("hold"),
+            Reject: self._on_request("reject"),
+            Relay: self._on_request("relay"),
+            Abort: self._abort,
+            SetTimer: self._set_timer,
+            Probe: self._ask_probe,
+            Record: self._record,
+        }
+
+    def post(self, event: Event) -> None:
+        """Hand over an event, and perform what follows from it before returning (unless called from within)."""
+        self._events.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._events:
+                self._handle(self._events.popleft())
+        finally:
+            self._busy = False
+
+    def snapshot(self) -> FleetSnapshot:
+        """Every view at this moment."""
+        return self._brain.snapshot(now())
+
+    def advance(self, exchange: Body) -> None:
+        """The exchange generated tokens; the brain hears of it with the next tick. Call once until `advanced` falls."""
+        exchange.advanced = True
+        if not self._advanced:
+            asyncio.get_running_loop().call_later(self._tick_s, self._tick)
+        self._advanced.append(exchange)
+
+    def stop(self) -> None:
+        """Let no timer fire any more."""
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+
+    def _handle(self, event: Event) -> None:
+        if type(event) is ReplicasChanged:
+            self._replicas_changed(event)
+        commands = self._brain.handle(event)
+        if self._journal is not None:
+            self._journal(event, commands)
+        perform = self._perform
+        for command in commands:
+            perform[type(command)](command)
+
+    def _on_request(self, verb: str) -> Callable[[Any], None]:
+        exchanges = self.exchanges
+
+        def perform(command: Any) -> None:
+            exchange = exchanges.get(command.request_id)
+            if exchange is not None:
+                getattr(exchange, verb)(command)
+
+        return perform
+
+    def _abort(self, command: Abort) -> None:
+        exchange = self.exchanges.get(RequestId(command.attempt_id.rpartition("-")[0]))
+        if exchange is not None and exchange.attempt_id == command.attempt_id:
+            exchange.abort(command.reason)
+
+    def _set_timer(self, command: SetTimer) -> None:
+        earlier = self._timers.pop(command.timer, None)
+        if earlier is not None:
+            earlier.cancel()
+        delay = max(0.0, command.at - now())
+        self._timers[command.timer] = asyncio.get_running_loop().call_later(delay, self._fire, command.timer)
+
+    def _fire(self, timer: str) -> None:
+        del self._timers[timer]
+        self.post(TimerFired(now(), timer))
+
+    def _ask_probe(self, command: Probe) -> None:
+        if self.probe is not None:
+            self.probe(command.replica_id)
+
+    def _record(self, command: Record) -> None:
+        self._keeper.record(command.entry)
+
+    def _tick(self) -> None:
+        advanced, self._advanced = self._advanced, []
+        counts = list(self._counts(advanced))
+        if counts:
+            self.post(Progress(now(), counts))
+
+    def _counts(self, advanced: Iterable[Body]) -> Iterable[tuple[AttemptId, int]]:
+        for exchange in advanced:
+            exchange.advanced = False
+            if exchange.attempt_id:
+                yield exchange.attempt_id, exchange.tokens()

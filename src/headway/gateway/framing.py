@@ -1,0 +1,198 @@
+"""Reading bodies off a connection, exactly: the client's (collected whole), and the engine's chunked ones (passed on).
+
+The client's body is collected because the brain must see it before it can route, and because a retry needs it again.
+Chunk extensions and trailers are checked and dropped. What is left over behind the end is given back, never guessed at.
+"""
+
+import enum
+import re
+from collections.abc import Callable
+
+import httptools
+
+from headway.gateway.head import TOKEN, VALUE
+
+MAX_CHUNK_LINE = 1024  # a size and its extensions; both llhttp and haproxy take far less in practice
+MAX_TRAILER_BYTES = 8 * 1024
+MAX_EMPTY_BYTES = 16 * 1024  # framing bytes in a row that carry no data: a flood of extensions or zeros
+
+_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})(?:;" + VALUE + rb")?")
+_TRAILER = re.compile(TOKEN + rb":" + VALUE)
+
+
+class BadFraming(ValueError):
+    """The bytes do not follow the framing that the head announced."""
+
+
+class TooLarge(ValueError):
+    """The body is longer than allowed."""
+
+
+class FixedBody:
+    """A body of a known length."""
+
+    __slots__ = ("_missing", "_pieces", "received")
+
+    def __init__(self, length: int) -> None:
+        self._missing = length
+        self._pieces: list[bytes] = []
+        self.received = 0
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take what belongs to the body. Returns what lies behind its end, None while it is not complete."""
+        taken = data[: self._missing]
+        self._pieces.append(taken)
+        self.received += len(taken)
+        self._missing -= len(taken)
+        return None if self._missing else data[len(taken) :]
+
+    def take(self) -> bytes:
+        """The whole body; it is not kept."""
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
+class _Phase(enum.Enum):
+    SIZE = enum.auto()
+    DATA = enum.auto()
+    DATA_END = enum.auto()
+    TRAILER = enum.auto()
+    END = enum.auto()
+
+
+class ChunkedBody:
+    """A chunked body, at most `limit` bytes. Raises BadFraming or TooLarge from `feed`."""
+
+    __slots__ = ("_held", "_limit", "_missing", "_phase", "_pieces", "_trailer_bytes", "received")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._phase = _Phase.SIZE
+        self._missing = 0
+        self._held = b""
+        self._trailer_bytes = 0
+        self._pieces: list[bytes] = []
+        self.received = 0
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take what belongs to the body. Returns what lies behind its end, None while it is not complete."""
+        if self._held:
+            data, self._held = self._held + data, b""
+        at = 0
+        while self._phase is not _Phase.END:
+            step = self._data(data, at) if self._phase is _Phase.DATA else self._line(data, at)
+            if step is None:
+                return None
+            at = step
+        return data[at:]
+
+    def take(self) -> bytes:
+        """The whole body; it is not kept."""
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+    def _data(self, data: bytes, at: int) -> int | None:
+        piece = data[at : at + self._missing]
+        if piece:
+            self._pieces.append(piece)
+        self._missing -= len(piece)
+        if self._missing:
+            return None
+        self._phase = _Phase.DATA_END
+        return at + len(piece)
+
+    def _line(self, data: bytes, at: int) -> int | None:
+        """Take one line: a size, the end of a chunk's data, or a trailer."""
+        end = data.find(b"\r\n", at, at + MAX_CHUNK_LINE)
+        if end < 0:
+            rest = data[at:]
+            if len(rest) >= MAX_CHUNK_LINE or b"\n" in rest or b"\r" in rest[:-1]:
+                raise BadFraming("a line of the chunked framing is malformed")
+            if self._phase is _Phase.DATA_END and rest not in (b"", b"\r"):
+                raise BadFraming("chunk data is not followed by a line end")
+            self._held = rest
+            return None
+        if self._phase is _Phase.SIZE:
+            self._size(data[at:end])
+        elif self._phase is _Phase.DATA_END:
+            if end != at:
+                raise BadFraming("chunk data is not followed by a line end")
+            self._phase = _Phase.SIZE
+        else:
+            self._trailer(data[at:end])
+        return end + 2
+
+    def _size(self, line: bytes) -> None:
+        found = _SIZE.fullmatch(line)
+        if found is None:
+            raise BadFraming("a chunk size is malformed")
+        self._missing = int(found[1], 16)
+        self.received += self._missing
+        if self.received > self._limit:
+            raise TooLarge
+        self._phase = _Phase.DATA if self._missing else _Phase.TRAILER
+
+    def _trailer(self, line: bytes) -> None:
+        if not line:
+            self._phase = _Phase.END
+            return
+        self._trailer_bytes += len(line)
+        if _TRAILER.fullmatch(line) is None or self._trailer_bytes > MAX_TRAILER_BYTES:
+            raise BadFraming("a trailer is malformed")
+
+
+class _Collector:
+    """What llhttp calls while it checks a chunked body. `on_body` is the list's own append: no Python frame."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.on_body: Callable[[bytes], None] = self.pieces.append
+        self.messages = 0
+        self.ours = -1
+
+    def on_message_begin(self) -> None:
+        """The synthetic head begins the first message; any other is surplus."""
+        self.messages += 1
+
+    def on_message_complete(self) -> None:
+        """The last chunk and its trailers were read. What comes behind is not part of this body."""
+        if self.ours < 0:
+            self.ours = len(self.pieces)
+
+
+class EngineChunks:
+    """An engine's chunked body, checked by llhttp: data goes in as received, payload comes out."""
+
+    __slots__ = ("_collector", "_empty_bytes", "_feed", "complete", "surplus")
+
+    def __init__(self) -> None:
+        self._collector = _Collector()
+        self._feed = httptools.HttpResponseParser(self._collector).feed_data
+        self._feed(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        self._empty_bytes = 0
+        self.complete = False
+        self.surplus = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The payload in these bytes. Raises BadFraming. Sets `complete` at the end, `surplus` if bytes follow it."""
+        collector = self._collector
+        try:
+            self._feed(data)
+        except httptools.HttpParserError as error:
+            if collector.ours < 0:
+                raise BadFraming(str(error)) from None
+            self.surplus = True
+        pieces = collector.pieces
+        if collector.ours >= 0:
+            self.complete = True
+            self.surplus = self.surplus or collector.messages > 1
+            del pieces[collector.ours :]
+        payload = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        if payload:
+            self._empty_bytes = 0
+            return payload
+        self._empty_bytes += len(data)
+        if self._empty_bytes > MAX_EMPTY_BYTES:
+            raise BadFraming("chunked framing without data")
+        return payload

@@ -1,0 +1,261 @@
+"""The grammar of HTTP/1.1 heads: a request's on the way in, a response's on the way back.
+
+One regular expression accepts a whole head or refuses it; nothing is repaired. What it accepts is a subset of RFC 9112
+on which all parsers agree: CRLF line ends only, no folding, no space before a colon, no control characters, one Host,
+one framing. That is what keeps requests from being smuggled past us (docs: the tests compare it with llhttp).
+Lines that mean something to a proxy are taken out by name; all others stay one untouched run of bytes.
+No I/O, no state but the compiled expressions.
+"""
+
+import re
+from collections.abc import Iterable
+
+TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+VALUE = rb"[^\x00-\x08\n-\x1f\x7f]*+"
+FIELDS = rb"((?:\r\n" + TOKEN + rb":" + VALUE + rb")*+)\r\n\r\n"
+
+_REQUEST = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]++) HTTP/1\.([01])" + FIELDS)
+_RESPONSE = re.compile(rb"HTTP/1\.([01]) (([1-9][0-9][0-9])(?: " + VALUE + rb")?)" + FIELDS)
+_OTHER_VERSION = re.compile(rb"[A-Z]+ \S+ HTTP/[0-9]+(?:\.[0-9]+)?")
+_ABSOLUTE = re.compile(rb"(?i:https?)://([A-Za-z0-9.\-_~%:\[\]]+)(/[^#]*)?")
+_HOST = re.compile(rb"[A-Za-z0-9.\-_~%:\[\]]*")
+_LENGTH = re.compile(rb"[0-9]{1,15}")
+
+HOP_BY_HOP = (
+    rb"connection", rb"keep-alive", rb"proxy-connection", rb"proxy-authenticate", rb"proxy-authorization",
+    rb"te", rb"trailer", rb"upgrade", rb"http2-settings",
+)  # fmt: skip
+"""Headers that end at a proxy (RFC 9110, 7.6.1, and the ones in use besides)."""
+
+_FRAMING = (rb"content[-_]length", rb"transfer[-_]encoding")  # the underscore is a known way past a filter
+_REQUEST_NAMES = (
+    *_FRAMING, *HOP_BY_HOP, rb"host", rb"expect", rb"authorization", rb"x-api-key", rb"api-key", rb"content-type",
+    rb"origin", rb"access-control-request-method", rb"x-request-id", rb"forwarded", rb"x-forwarded-[a-z]+",
+)  # fmt: skip
+_RESPONSE_NAMES = (*_FRAMING, *HOP_BY_HOP, rb"content-type", rb"retry-after", rb"x-request-id")
+_ONCE = frozenset(
+    (b"host", b"content-length", b"transfer-encoding", b"authorization", b"x-api-key", b"api-key", b"content-type",
+     b"expect", b"origin")
+)  # fmt: skip
+"""Two lines of one of these contradict each other: the request is ambiguous."""
+_KEPT = frozenset((b"content-type", b"retry-after", b"origin"))
+"""Read and passed on."""
+
+
+class Refusal:
+    """Why a head was not accepted: the status to answer with and words for people. The connection must be closed."""
+
+    __slots__ = ("code", "message", "status")
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        self.status = status
+        self.code = code
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"<Refusal {self.status} {self.code}: {self.message}>"
+
+
+class RequestHead:
+    """An accepted request head.
+
+    `target` is the origin-form target as bytes (path and query), `path` its path. `rest` holds the lines we have no
+    business with, each preceded by CRLF, verbatim. `fields` are the others: lower-case name -> value without outer
+    blanks; lines of one name joined by a comma. `length` is 0 without a body; `chunked` bodies have length 0 too.
+    """
+
+    __slots__ = ("authority", "chunked", "fields", "keep_alive", "length", "method", "minor", "path", "rest", "target")
+
+    def __init__(self, method: bytes, target: bytes, minor: bytes, rest: bytes, fields: dict[bytes, bytes]) -> None:
+        self.method = method.decode("ascii")
+        self.target = target
+        self.path = target.partition(b"?")[0].decode("ascii")
+        self.minor = 1 if minor == b"1" else 0
+        self.rest = rest
+        self.fields = fields
+        self.authority = b""
+        self.length = 0
+        self.chunked = False
+        self.keep_alive = self.minor == 1
+
+    def __repr__(self) -> str:
+        return f"<RequestHead {self.method} {self.path}>"
+
+
+class ResponseHead:
+    """An accepted response head. `status_line` is what follows the version; `length` is -1 when not stated."""
+
+    __slots__ = ("chunked", "fields", "keep_alive", "length", "rest", "status", "status_line")
+
+    def __init__(self, status: int, status_line: bytes, rest: bytes, fields: dict[bytes, bytes]) -> None:
+        self.status = status
+        self.status_line = status_line
+        self.rest = rest
+        self.fields = fields
+        self.length = -1
+        self.chunked = False
+        self.keep_alive = True
+
+    def __repr__(self) -> str:
+        return f"<ResponseHead {self.status}>"
+
+
+class _Ambiguous(Exception):
+    """A field occurs twice that must not, or two fields contradict each other."""
+
+
+def _lines(names: Iterable[bytes]) -> re.Pattern[bytes]:
+    return re.compile(rb"(\r\n((?i:" + b"|".join(names) + rb")):[ \t]*+([^\r]*+))")
+
+
+def _sort_out(special: re.Pattern[bytes], keep: frozenset[bytes], block: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """Read the special lines of a block into a dict, and take those out that are not in `keep`."""
+    parts = special.split(block)
+    if len(parts) == 1:
+        return block, {}
+    rest = [parts[0]]
+    fields: dict[bytes, bytes] = {}
+    for i in range(1, len(parts), 4):
+        line, name, value, others = parts[i : i + 4]
+        name = name.lower()
+        value = value.rstrip(b" \t")
+        if name in fields:
+            if name in _ONCE:
+                raise _Ambiguous(name.decode())
+            value = fields[name] + b", " + value
+        fields[name] = value
+        if name in keep:
+            rest.append(line)
+        rest.append(others)
+    return b"".join(rest), fields
+
+
+def _framing(fields: dict[bytes, bytes], minor: bytes) -> tuple[int, bool]:
+    """(length or -1, chunked). Raises _Ambiguous unless at most one framing is stated, and in so many words."""
+    if b"content_length" in fields or b"transfer_encoding" in fields:
+        raise _Ambiguous("framing header with an underscore")
+    length = fields.pop(b"content-length", None)
+    coding = fields.pop(b"transfer-encoding", None)
+    if coding is not None:
+        if length is not None or minor == b"0" or coding.lower() != b"chunked":
+            raise _Ambiguous("transfer-encoding")
+        return -1, True
+    if length is None:
+        return -1, False
+    if _LENGTH.fullmatch(length) is None:
+        raise _Ambiguous("content-length")
+    return int(length), False
+
+
+def without(rest: bytes, nominated: Iterable[bytes]) -> bytes:
+    """`rest` less the lines that a Connection header nominates as hop-by-hop."""
+    names = [re.escape(name) for name in nominated]
+    return _lines(names).sub(b"", rest) if names else rest
+
+
+def _nominated(connection: bytes) -> list[bytes]:
+    tokens = [token.strip(b" \t").lower() for token in connection.split(b",")]
+    return [t for t in tokens if t and t not in (b"close", b"keep-alive", b"upgrade", b"te", b"http2-settings")]
+
+
+class HeadReader:
+    """Reads heads. `read` are names of request headers the settings care about (they pass on), `dropped` of ones that
+    only we may set upstream; `samples` are response headers meant for us; `own_cors`: the engine's CORS is not wanted.
+    """
+
+    def __init__(
+        self,
+        max_headers: int = 100,
+        read: Iterable[str] = (),
+        dropped: Iterable[str] = (),
+        samples: Iterable[str] = (),
+        own_cors: bool = False,
+    ) -> None:
+        self._max_headers = max_headers
+        extra = [name.lower().encode() for name in read if name]
+        self._keep = frozenset((*_KEPT, *extra))
+        self._request = _lines((*_REQUEST_NAMES, *map(re.escape, extra), *(re.escape(n.encode()) for n in dropped)))
+        cors = [rb"access-control-[a-z-]+"] if own_cors else []
+        self._response = _lines((*_RESPONSE_NAMES, *(re.escape(n.encode()) for n in samples if n), *cors))
+
+    def request(self, data: bytes) -> RequestHead | Refusal:
+        """Read a request head that ends with an empty line."""
+        found = _REQUEST.fullmatch(data)
+        if found is None:
+            return _malformed(data)
+        method, target, minor, block = found.groups()
+        if block.count(b"\r\n") > self._max_headers:
+            return Refusal(431, "too_many_headers", "The request has too many headers.")
+        try:
+            rest, fields = _sort_out(self._request, self._keep, block)
+            head = RequestHead(method, target, minor, rest, fields)
+            length, head.chunked = _framing(fields, minor)
+        except _Ambiguous as error:
+            return Refusal(400, "bad_request", f"The request head is ambiguous: {error}.")
+        head.length = max(length, 0)
+        refusal = _routing(head)
+        if refusal is None:
+            _connection(head)
+        return refusal or head
+
+    def response(self, data: bytes) -> ResponseHead | None:
+        """Read a response head that ends with an empty line; None if it is not one."""
+        found = _RESPONSE.fullmatch(data)
+        if found is None or found[4].count(b"\r\n") > self._max_headers:
+            return None
+        minor, status_line, status, block = found.groups()
+        try:
+            rest, fields = _sort_out(self._response, _KEPT, block)
+            head = ResponseHead(int(status), status_line, rest, fields)
+            head.length, head.chunked = _framing(fields, minor)
+        except _Ambiguous:
+            return None
+        connection = fields.get(b"connection", b"").lower()
+        head.keep_alive = b"close" not in connection if minor == b"1" else b"keep-alive" in connection
+        if connection and (nominated := _nominated(connection)):
+            head.rest = without(rest, nominated)
+        return head
+
+
+def _malformed(data: bytes) -> Refusal:
+    line = data.partition(b"\r\n")[0]
+    if _OTHER_VERSION.fullmatch(line) and not line.endswith((b" HTTP/1.1", b" HTTP/1.0")):
+        return Refusal(505, "http_version", "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+    return Refusal(400, "bad_request", "The request head is malformed.")
+
+
+def _routing(head: RequestHead) -> Refusal | None:
+    """Check Host and bring the target into origin form."""
+    host = head.fields.get(b"host")
+    if host is None and head.minor == 1:
+        return Refusal(400, "bad_request", "The Host header is missing.")
+    head.authority = host or b""
+    if _HOST.fullmatch(head.authority) is None:
+        return Refusal(400, "bad_request", "The Host header is malformed.")
+    if head.method == "CONNECT":
+        return Refusal(405, "method_not_allowed", "CONNECT is not served here.")
+    if b"#" in head.target:
+        return Refusal(400, "bad_request", "The request target has a fragment.")
+    if head.target.startswith(b"/") or (head.target == b"*" and head.method == "OPTIONS"):
+        return None
+    absolute = _ABSOLUTE.fullmatch(head.target)
+    if absolute is None:
+        return Refusal(400, "bad_request", "The request target is malformed.")
+    head.authority = absolute[1]
+    head.target = absolute[2] or b"/"
+    head.path = head.target.partition(b"?")[0].decode("ascii")
+    return None
+
+
+def _connection(head: RequestHead) -> None:
+    """Decide on keep-alive; drop the lines that the client nominates."""
+    connection = head.fields.get(b"connection")
+    if connection is None:
+        return
+    if connection == b"keep-alive":
+        head.keep_alive = True
+        return
+    lower = connection.lower()
+    tokens = [token.strip(b" \t") for token in lower.split(b",")]
+    head.keep_alive = b"close" not in tokens and (head.minor == 1 or b"keep-alive" in tokens)
+    head.rest = without(head.rest, _nominated(lower))

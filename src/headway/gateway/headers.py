@@ -1,0 +1,68 @@
+"""Header lines that we write ourselves: forwarding, CORS, and the head of a relayed response."""
+
+import re
+
+from headway.gateway.config import Cors
+from headway.gateway.head import RequestHead, ResponseHead
+
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+
+
+def forwarded(head: RequestHead, peer: bytes, secure: bool, trust: bool) -> bytes:
+    """The X-Forwarded-* lines, set once: the client's own are dropped unless a trusted balancer stands before us."""
+    proto = b"https" if secure else b"http"
+    if not trust:
+        return b"\r\nX-Forwarded-For: %b\r\nX-Forwarded-Proto: %b" % (peer, proto)
+    fields = head.fields
+    earlier = fields.get(b"x-forwarded-for")
+    lines = [b"\r\nX-Forwarded-For: " + (b"%b, %b" % (earlier, peer) if earlier else peer)]
+    lines.append(b"\r\nX-Forwarded-Proto: " + fields.get(b"x-forwarded-proto", proto))
+    lines += [
+        b"\r\n%b: %b" % (name, value)
+        for name, value in fields.items()
+        if name.startswith((b"x-forwarded-", b"forwarded")) and name not in (b"x-forwarded-for", b"x-forwarded-proto")
+    ]
+    return b"".join(lines)
+
+
+def client_id(head: RequestHead) -> str:
+    """The client's own x-request-id if it is fit to be repeated in headers and logs, else empty."""
+    value = head.fields.get(b"x-request-id")
+    return value.decode("ascii") if value is not None and _REQUEST_ID.fullmatch(value) else ""
+
+
+def response_head(head: ResponseHead, framing: bytes, own: bytes) -> bytes:
+    """A relayed head: the engine's status and end-to-end lines verbatim, exactly one framing, our own lines last."""
+    return b"HTTP/1.1 %b%b%b%b\r\n\r\n" % (head.status_line, head.rest, framing, own)
+
+
+class CorsLines:
+    """Header lines for browsers. Everything is empty when no origin is allowed."""
+
+    def __init__(self, cors: Cors) -> None:
+        self._any = "*" in cors.origins
+        self._origins = frozenset(origin.encode() for origin in cors.origins)
+        self.configured = bool(cors.origins)
+        self._preflight = (
+            b"\r\naccess-control-allow-methods: GET, POST, OPTIONS\r\naccess-control-allow-headers: %b"
+            b"\r\naccess-control-max-age: %d" % (", ".join(cors.headers).encode(), cors.max_age_s)
+        )
+
+    def lines(self, head: RequestHead) -> bytes:
+        """What each response to this request carries."""
+        if not self.configured:
+            return b""
+        origin = head.fields.get(b"origin")
+        if origin is None:
+            return b""
+        exposed = b"\r\naccess-control-expose-headers: x-request-id"
+        if self._any:
+            return b"\r\naccess-control-allow-origin: *" + exposed
+        if origin not in self._origins:
+            return b"\r\nvary: Origin"
+        return b"\r\naccess-control-allow-origin: %b\r\nvary: Origin%b" % (origin, exposed)
+
+    def preflight(self, head: RequestHead) -> bytes:
+        """What the answer to a preflight carries besides."""
+        allowed = self._any or head.fields.get(b"origin", b"") in self._origins
+        return self._preflight if self.configured and allowed else b""

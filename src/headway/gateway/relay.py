@@ -1,0 +1,396 @@
+"""What happens to an engine's response on its way to the client: one small relay per kind of response.
+
+Bytes pass unchanged; a relay only decides *when* they pass. Each holds back as little as it can, for as long as a
+retry may still be wanted: a refusal until the brain was asked, a JSON answer until it is complete (an engine that
+drains says "abort" inside a 200), a stream until its first content, but never longer than a moment (`sweep.SOON_S`).
+A relay never talks to the brain or the client itself: `Exchange` does both.
+"""
+
+from typing import Protocol
+
+from headway.core.outcome import OutcomeKind
+from headway.gateway.head import ResponseHead
+from headway.gateway.outlet import Outlet
+from headway.wire.answers import Answer, Usage, answer_of
+from headway.wire.errors import sse_error
+from headway.wire.sse import Scanner, UsageStripper
+
+MAX_HELD_ANSWER_BYTES = 1024 * 1024
+MAX_HELD_ERROR_BYTES = 64 * 1024
+MAX_HELD_STREAM_BYTES = 16 * 1024
+RETRYABLE_STATUS = frozenset((429, 502, 503, 504))
+TIMEOUTS = frozenset((OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT, OutcomeKind.CONNECT_TIMEOUT))
+
+
+class Facts:
+    """What a response said about itself, for the settlement."""
+
+    __slots__ = ("hit_limit", "tokens", "usage")
+
+    def __init__(self, usage: Usage | None = None, tokens: int = 0, hit_limit: bool = False) -> None:
+        self.usage = usage
+        self.tokens = tokens
+        self.hit_limit = hit_limit
+
+
+NO_FACTS = Facts()
+
+
+class Boss(Protocol):
+    """What a relay asks of its exchange."""
+
+    outlet: Outlet
+    advanced: bool
+    injected_usage: bool
+
+    def commit(self, head: ResponseHead, first: bytes, reframe: bool = False) -> None:
+        """Give the client the head (if it has none yet) and a first piece."""
+        ...
+
+    def complete(self, kind: OutcomeKind) -> None:
+        """The response ended as it should; everything was passed on."""
+        ...
+
+    def failed(self, kind: OutcomeKind, detail: str) -> None:
+        """This attempt failed and the client knows nothing of it: ask what to do. `go_on` may follow."""
+        ...
+
+    def broken(self, kind: OutcomeKind, detail: str, farewell: bytes = b"") -> None:
+        """The response cannot be completed: say `farewell` if that is possible, and end without a clean end."""
+        ...
+
+    def first_token(self) -> None:
+        """The first content arrived."""
+        ...
+
+    def advance(self) -> None:
+        """Tokens were generated."""
+        ...
+
+
+def kind_of(status: int) -> OutcomeKind:
+    """How an attempt that was answered with this status ended."""
+    if status < 400:
+        return OutcomeKind.OK
+    if status in (429, 503):
+        return OutcomeKind.BACKPRESSURE
+    return OutcomeKind.CLIENT_ERROR if status < 500 else OutcomeKind.SERVER_ERROR
+
+
+class PlainRelay:
+    """Passes everything on as it comes. `impatient`: wants `soon` called; `complete`: the response is all here."""
+
+    impatient = True
+
+    def __init__(self, boss: Boss, head: ResponseHead) -> None:
+        self.boss = boss
+        self.head = head
+        self.complete = False
+
+    def feed(self, data: bytes) -> None:
+        """Payload arrived."""
+        outlet = self.boss.outlet
+        if outlet.begun:
+            outlet.write(data)
+        else:
+            self.boss.commit(self.head, data)
+
+    def end(self) -> None:
+        """The response is complete."""
+        self.soon()
+        self.boss.complete(kind_of(self.head.status))
+
+    def lost(self, kind: OutcomeKind, detail: str) -> None:
+        """The response will not be completed."""
+        if self.boss.outlet.begun:
+            self.boss.broken(kind, detail)
+        else:
+            self.boss.failed(kind, detail)
+
+    def soon(self) -> None:
+        """A moment has passed since the head: let it go."""
+        if not self.boss.outlet.begun:
+            self.boss.commit(self.head, b"")
+
+    def go_on(self) -> None:
+        """There will be no retry: pass on what is held, and the rest."""
+        self.soon()
+
+    def facts(self) -> Facts:
+        """What the response said so far."""
+        return NO_FACTS
+
+    def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
+        """The last words of a response that is cut: only event streams can carry any."""
+        return b""
+
+    def retry_after_s(self) -> float:
+        """How long the engine asked clients to wait; dates are not read."""
+        value = self.head.fields.get(b"retry-after", b"")
+        return float(value) if value.isdigit() and len(value) < 8 else 0.0
+
+
+class _Holding(PlainRelay):
+    """Holds the body up to a limit."""
+
+    limit = 0
+
+    def __init__(self, boss: Boss, head: ResponseHead) -> None:
+        super().__init__(boss, head)
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+
+    def _hold(self, data: bytes) -> bool:
+        """Keep a piece; False when that is more than is allowed."""
+        self._held.append(data)
+        self._held_bytes += len(data)
+        return self._held_bytes <= self.limit
+
+    def _take(self) -> bytes:
+        held, self._held = self._held, []
+        return held[0] if len(held) == 1 else b"".join(held)
+
+
+class ErrorRelay(_Holding):
+    """A refusal that another replica may not repeat: asks before passing it on, as soon as its (short) body is here."""
+
+    limit = MAX_HELD_ERROR_BYTES
+
+    def __init__(self, boss: Boss, head: ResponseHead) -> None:
+        super().__init__(boss, head)
+        self._asked = False
+        self._going = False
+
+    def feed(self, data: bytes) -> None:
+        """Payload arrived."""
+        if self._going:
+            super().feed(data)
+        elif not self._hold(data):
+            self._ask()
+
+    def end(self) -> None:
+        """The response is complete."""
+        self.complete = True
+        if self._going:
+            self.boss.complete(kind_of(self.head.status))
+        else:
+            self._ask()
+
+    def lost(self, kind: OutcomeKind, detail: str) -> None:
+        """The rest of the refusal is lost: its status is what counts."""
+        if self._going:
+            super().lost(kind, detail)
+        elif not self._asked:
+            self._asked = True
+            self.boss.failed(kind_of(self.head.status), f"status {self.head.status}, cut short")
+
+    def soon(self) -> None:
+        """The body is slow to come: decide without it."""
+        self._ask()
+
+    def go_on(self) -> None:
+        """Pass the refusal on."""
+        self._going = True
+        self.boss.commit(self.head, self._take())
+        if self.complete:
+            self.boss.complete(kind_of(self.head.status))
+
+    def _ask(self) -> None:
+        if not self._asked:
+            self._asked = True
+            self.boss.failed(kind_of(self.head.status), f"status {self.head.status}")
+
+
+class AnswerRelay(_Holding):
+    """A JSON answer, held until it is complete or too long to hold."""
+
+    limit = MAX_HELD_ANSWER_BYTES
+    impatient = False  # an answer that is not complete is of no use to the client
+
+    def __init__(self, boss: Boss, head: ResponseHead) -> None:
+        super().__init__(boss, head)
+        self._answer = Answer()
+
+    def feed(self, data: bytes) -> None:
+        """Payload arrived."""
+        if self.boss.outlet.begun:
+            self.boss.outlet.write(data)
+        elif not self._hold(data):
+            self.boss.commit(self.head, self._take())
+
+    def end(self) -> None:
+        """The answer is complete: read how it ended."""
+        self.complete = True
+        if self.boss.outlet.begun:
+            self.boss.complete(OutcomeKind.OK)
+            return
+        body = self._take()
+        self._answer = answer_of(body)
+        if self._answer.aborted:
+            self._held.append(body)
+            self.boss.failed(OutcomeKind.ENGINE_ABORT, "the engine aborted the request")
+            return
+        self.boss.commit(self.head, body)
+        self.boss.complete(OutcomeKind.OK)
+
+    def go_on(self) -> None:
+        """Pass the aborted answer on."""
+        self.boss.commit(self.head, self._take())
+        self.boss.complete(OutcomeKind.ENGINE_ABORT)
+
+    def facts(self) -> Facts:
+        """The engine's own usage report."""
+        usage = self._answer.usage
+        return Facts(usage, usage.completion_tokens if usage else 0, self._answer.hit_limit)
+
+
+class StreamRelay(_Holding):
+    """A stream of server-sent events: scanned beside the relay, held back only before its first content."""
+
+    limit = MAX_HELD_STREAM_BYTES
+
+    def __init__(self, boss: Boss, head: ResponseHead) -> None:
+        super().__init__(boss, head)
+        self._scanner = Scanner()
+        self._stripper = UsageStripper() if boss.injected_usage else None
+        self._content = False
+        self._waited = False
+        self._verbatim = False
+
+    def feed(self, data: bytes) -> None:
+        """Payload arrived. The path of every token: three calls once content has begun."""
+        scanner = self._scanner
+        scanner.feed(data)
+        if not self._content:
+            self._before_content(data)
+            return
+        if scanner.aborted and not self._verbatim:
+            self._cut_at_abort(data)
+            return
+        if self._stripper is not None:
+            data = self._stripper.feed(data)
+        if data:
+            self.boss.outlet.write(data)
+        if not self.boss.advanced:
+            self.boss.advance()
+
+    def end(self) -> None:
+        """The stream ended as its framing said."""
+        scanner = self._scanner
+        scanner.end()
+        unframed = self.head.length < 0 and not self.head.chunked
+        if unframed and not scanner.complete:
+            self.lost(OutcomeKind.TRUNCATED, "the stream ended without a sign of its end")
+            return
+        self.complete = True
+        if not scanner.events and not self._content and not self.boss.outlet.body_sent:
+            self.boss.failed(OutcomeKind.TRUNCATED, "the stream ended before any event")
+            return
+        self._close()
+
+    def lost(self, kind: OutcomeKind, detail: str) -> None:
+        """The stream was cut."""
+        outlet = self.boss.outlet
+        if not (outlet.body_sent or (outlet.begun and outlet.fixed)):
+            self.boss.failed(kind, detail)
+            return
+        self._release()
+        self.boss.broken(kind, detail, self.farewell(kind, detail))
+
+    def soon(self) -> None:
+        """A moment has passed since the head: nothing is held any longer."""
+        if self._content or self._waited:
+            return
+        self._waited = True
+        if not self._scanner.done:
+            self._release()
+
+    def go_on(self) -> None:
+        """Pass on what is held, and the rest."""
+        self._verbatim = self._content = True
+        self._release()
+        if self.complete:
+            self._close()
+
+    def facts(self) -> Facts:
+        """The engine's usage report, else what was counted."""
+        scanner = self._scanner
+        usage = scanner.usage
+        return Facts(usage, usage.completion_tokens if usage else scanner.tokens, scanner.hit_limit)
+
+    def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
+        """An error event, after the end of the line that may have been broken off."""
+        status = 504 if kind in TIMEOUTS else 502
+        broken_line = b"" if self._scanner.at_boundary or kind is OutcomeKind.ENGINE_ABORT else b"\n\n"
+        return broken_line + sse_error(detail, kind.value, status)
+
+    def _before_content(self, data: bytes) -> None:
+        scanner = self._scanner
+        fits = self._hold(data)
+        if scanner.first_content:
+            self._content = True
+            self.boss.first_token()
+            if scanner.aborted:
+                self._cut_at_abort(self._take())
+            else:
+                self._release()
+                self.boss.advance()
+        elif scanner.aborted:
+            self._aborted_early()
+        elif scanner.done and not scanner.events:
+            return  # [DONE] and nothing else: an empty stream is not an answer, `end` will ask
+        elif self._waited or scanner.error is not None or scanner.finished or not fits:
+            self._release()
+
+    def _aborted_early(self) -> None:
+        if self.boss.outlet.body_sent:
+            self._cut_at_abort(self._take())
+        else:
+            self.boss.failed(OutcomeKind.ENGINE_ABORT, "the engine aborted the request")
+
+    def _release(self) -> None:
+        """Give the client everything that is held, its head first."""
+        data = self._take() if self._held else b""
+        if data and self._stripper is not None:
+            data = self._stripper.feed(data)
+        if not self.boss.outlet.begun:
+            self.boss.commit(self.head, data, reframe=self._stripper is not None)
+        elif data:
+            self.boss.outlet.write(data)
+
+    def _cut_at_abort(self, data: bytes) -> None:
+        """Pass on what precedes the abort (or the rest of its event, if that has begun to pass), then apologise."""
+        mark = data.find(b'"abort"')
+        start = data.rfind(b"data:", 0, mark)
+        if start < 0:
+            end = data.find(b"\n\n", mark)
+            start = len(data) if end < 0 else end + 2
+        self._held = [data[:start]] if start else []
+        self._release()
+        detail = "the engine aborted the request"
+        self.boss.broken(OutcomeKind.ENGINE_ABORT, detail, self.farewell(OutcomeKind.ENGINE_ABORT, detail))
+
+    def _close(self) -> None:
+        self._release()
+        tail = self._stripper.end() if self._stripper is not None else b""
+        if tail:
+            self.boss.outlet.write(tail)
+        error = self._scanner.error
+        self.boss.complete(OutcomeKind.OK if error is None else OutcomeKind.IN_BAND_ERROR)
+
+
+Relay = PlainRelay
+
+
+def choose(boss: Boss, head: ResponseHead) -> Relay:
+    """The relay for a response, by its status and content type."""
+    status = head.status
+    if status in RETRYABLE_STATUS:
+        return ErrorRelay(boss, head)
+    if status == 200:
+        kind = head.fields.get(b"content-type", b"").lower()
+        if kind.startswith(b"text/event-stream"):
+            return StreamRelay(boss, head)
+        if kind.startswith(b"application/json"):
+            return AnswerRelay(boss, head)
+    return PlainRelay(boss, head)

@@ -1,0 +1,64 @@
+"""Where a replica is and how to speak to it: everything about its URL and credentials that can be worked out once."""
+
+import ssl
+from urllib.parse import urlsplit
+
+from headway.core.ids import AttemptId
+from headway.core.replica import ReplicaSpec
+from headway.engines.base import Dialect
+from headway.gateway.config import GatewayConfig
+from headway.gateway.head import RequestHead
+
+_CREDENTIALS = ((b"authorization", b"Authorization"), (b"x-api-key", b"X-Api-Key"), (b"api-key", b"Api-Key"))
+
+
+class Target:
+    """One replica as the data plane sees it. `fixed` are the header lines that every request to it carries."""
+
+    __slots__ = (
+        "_authority", "_fixed", "_forward", "_prefix", "_preserve_host", "dialect", "host", "port", "sample_header",
+        "spec", "ssl",
+    )  # fmt: skip
+
+    def __init__(self, spec: ReplicaSpec, config: GatewayConfig, dialect: Dialect | None) -> None:
+        url = urlsplit(spec.url)
+        secure = url.scheme == "https"
+        self.spec = spec
+        self.dialect = dialect
+        self.host = url.hostname or ""
+        self.port = url.port or (443 if secure else 80)
+        self.ssl: ssl.SSLContext | None = None
+        if secure:
+            self.ssl = config.client_tls or ssl.create_default_context()
+        self.sample_header = dialect.sample_header.lower().encode() if dialect else b""
+        self._authority = url.netloc.rpartition("@")[2].encode()
+        self._prefix = url.path.rstrip("/").encode()
+        self._preserve_host = config.preserve_host
+        key = (config.replica_keys.get(spec.url) or config.auth.api_key).strip()
+        self._forward = config.auth.forward_client and not key
+        lines = [f"\r\nAuthorization: Bearer {key}"] if key else []
+        lines += [f"\r\n{name}: {value}" for name, value in (dialect.request_headers if dialect else ())]
+        self._fixed = "".join(lines).encode("latin-1")
+
+    def __repr__(self) -> str:
+        return f"<Target {self.spec.id} {self.host}:{self.port}>"
+
+    def request_head(self, head: RequestHead, attempt: AttemptId, forwarded: bytes, length: int) -> bytes:
+        """The head that goes upstream: exactly one Host, one framing, one id, at most one credential."""
+        host = head.authority if self._preserve_host and head.authority else self._authority
+        fixed = self._fixed
+        if self._forward:
+            for name, written in _CREDENTIALS:
+                if value := head.fields.get(name):
+                    fixed += b"\r\n%b: %b" % (written, value)
+        return b"%b %b%b HTTP/1.1\r\nHost: %b%b%b%b\r\nX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (
+            head.method.encode(),
+            self._prefix,
+            head.target,
+            host,
+            head.rest,
+            fixed,
+            forwarded,
+            attempt.encode(),
+            length,
+        )

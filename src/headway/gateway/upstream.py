@@ -1,0 +1,343 @@
+"""Connections to engines: a pool that decides synchronously, and the protocol that reads responses.
+
+A connection belongs to one attempt at a time (`owner`) and goes back to the pool only after a response that ended
+exactly where its framing said. Idle ones are dropped before the engine would (uvicorn: 5 s), and there is no cap on
+their number: limits are the brain's business. What goes wrong on the wire leaves here as an OutcomeKind, not as an
+exception.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from headway.core.ids import ReplicaId
+from headway.core.outcome import OutcomeKind
+from headway.gateway.framing import BadFraming, EngineChunks
+from headway.gateway.head import HeadReader, ResponseHead
+from headway.gateway.sweep import Sweeper
+from headway.gateway.target import Target
+from headway.runtime.clock import now
+from headway.runtime.tasks import TaskSet
+
+MAX_HEAD_BYTES = 64 * 1024
+STALE_WITHIN_S = 1.0  # a connection that was closed while idle shows it at once; a later death is the request's
+MAX_INTERIM = 8  # 1xx responses before the real one; RFC 9110 allows any number, engines send none or one
+IDLE, HEAD, LENGTH, CHUNKED, CLOSE = range(5)
+
+
+class Owner(Protocol):
+    """Who waits for a response. `body` gets payload only, the framing taken off."""
+
+    def response(self, head: ResponseHead) -> None:
+        """The head arrived."""
+        ...
+
+    body: Callable[[bytes], None]
+
+    def ended(self) -> None:
+        """The response is complete. The connection is no longer the owner's."""
+        ...
+
+    def lost(self, kind: OutcomeKind, detail: str) -> None:
+        """The response will not be completed. The connection is no longer the owner's."""
+        ...
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection to an engine."""
+
+    __slots__ = (
+        "_chunks",
+        "_held",
+        "_interim",
+        "_left",
+        "_mode",
+        "_pool",
+        "_reusable",
+        "_transport",
+        "heard_at",
+        "idle_since",
+        "owner",
+        "served",
+        "target",
+    )  # fmt: skip
+
+    _transport: asyncio.Transport
+
+    def __init__(self, pool: "Pool", target: Target) -> None:
+        self._pool = pool
+        self.target = target
+        self.owner: Owner | None = None
+        self.served = 0
+        self.idle_since = 0.0
+        self.heard_at = 0.0
+        self._mode = IDLE
+        self._held = b""
+        self._left = 0
+        self._interim = 0
+        self._reusable = False
+        self._chunks: EngineChunks | None = None
+
+    def __repr__(self) -> str:
+        return f"<UpstreamConnection to {self.target.spec.id}, {self.served} served>"
+
+    @property
+    def closing(self) -> bool:
+        """Whether it can carry no further request."""
+        return self._transport.is_closing()
+
+    def send(self, owner: Owner, head: bytes, body: bytes) -> None:
+        """Write a request and wait for its response on behalf of `owner`."""
+        self.owner = owner
+        self._mode = HEAD
+        self._interim = 0
+        self.heard_at = self._pool.sweeper.now
+        if len(body) < 65536:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
+
+    def drop(self) -> None:
+        """Close at once, whatever is under way; the owner is not told."""
+        self.owner = None
+        self._pool.forget(self)
+        self._transport.abort()
+
+    def pause(self) -> None:
+        """Stop reading: the client cannot keep up."""
+        self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        self._transport.resume_reading()
+
+    def connection_made(self, transport: Any) -> None:
+        """asyncio: the connection is open."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes of a response, or of something that is not one."""
+        owner = self.owner
+        self.heard_at = self._pool.sweeper.now
+        if owner is None:
+            self.drop()
+        elif self._mode == CHUNKED:
+            self._chunked(owner, data)
+        elif self._mode == HEAD:
+            self._head(owner, data)
+        elif self._mode == LENGTH:
+            self._counted(owner, data)
+        else:
+            owner.body(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection is gone, by whomever."""
+        self._pool.forget(self)
+        owner, self.owner = self.owner, None
+        if owner is None:
+            return
+        if self._mode == CLOSE and exc is None:
+            owner.ended()
+        elif self._mode != HEAD:
+            owner.lost(OutcomeKind.TRUNCATED, "the response ended early")
+        elif self._held or self._interim:
+            owner.lost(OutcomeKind.BAD_RESPONSE, "the response ended within its head")
+        elif self.served and self._pool.sweeper.now - self.heard_at < STALE_WITHIN_S:
+            owner.lost(OutcomeKind.STALE_CONNECTION, "a reused connection was closed")
+        else:
+            owner.lost(OutcomeKind.RESET, "the connection was closed before a response")
+
+    def _head(self, owner: Owner, data: bytes) -> None:
+        while self._mode == HEAD:
+            if self._held:
+                data, self._held = self._held + data, b""
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                if len(data) > MAX_HEAD_BYTES or not data.startswith(b"HTTP/1."[: len(data)]):
+                    self._bad("the response head is malformed or too long")
+                else:
+                    self._held = data
+                return
+            end += 4
+            head = self._pool.reader.response(data[:end]) if end <= MAX_HEAD_BYTES else None
+            if head is None or head.status == 101:
+                self._bad("the response head is malformed")
+                return
+            data = data[end:]
+            if head.status >= 200:
+                self._begin(owner, head, data)
+                return
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                self._bad("too many interim responses")
+                return
+            if not data:
+                return
+
+    def _begin(self, owner: Owner, head: ResponseHead, data: bytes) -> None:
+        """The final head is known: choose how the body is read."""
+        self._reusable = head.keep_alive
+        if head.status in (204, 304):
+            self._mode, self._left = LENGTH, 0
+        elif head.chunked:
+            self._mode, self._chunks = CHUNKED, EngineChunks()
+        elif head.length >= 0:
+            self._mode, self._left = LENGTH, head.length
+        else:
+            self._mode, self._reusable = CLOSE, False
+        owner.response(head)
+        if self.owner is not owner:
+            return
+        if data or (self._mode == LENGTH and not self._left):
+            if self._mode == LENGTH:
+                self._counted(owner, data)
+            else:
+                self.data_received(data)
+
+    def _counted(self, owner: Owner, data: bytes) -> None:
+        left = self._left
+        if len(data) > left:
+            data = data[:left]
+            self._reusable = False  # bytes that belong to nothing
+        self._left = left - len(data)
+        if data:
+            owner.body(data)
+        if not self._left and self.owner is owner:
+            self._end(owner)
+
+    def _chunked(self, owner: Owner, data: bytes) -> None:
+        chunks = self._chunks
+        assert chunks is not None
+        try:
+            payload = chunks.feed(data)
+        except BadFraming as error:
+            self._bad(f"the response's framing is broken: {error}")
+            return
+        if payload:
+            owner.body(payload)
+        if chunks.complete and self.owner is owner:
+            if chunks.surplus:
+                self._reusable = False
+            self._end(owner)
+
+    def _end(self, owner: Owner) -> None:
+        self.owner = None
+        self._mode = IDLE
+        self._chunks = None
+        self.served += 1
+        if self._reusable and not self._transport.is_closing() and not self._transport.get_write_buffer_size():
+            self._pool.release(self)
+        else:
+            self.drop()
+        owner.ended()
+
+    def _bad(self, detail: str) -> None:
+        owner = self.owner
+        self.drop()
+        if owner is not None:
+            owner.lost(OutcomeKind.BAD_RESPONSE, detail)
+
+
+class Pool:
+    """Idle connections per replica, newest first, and the making of new ones."""
+
+    def __init__(self, reader: HeadReader, sweeper: Sweeper, max_idle_s: float) -> None:
+        self.reader = reader
+        self.sweeper = sweeper
+        self.targets: dict[ReplicaId, Target] = {}
+        self._max_idle_s = max_idle_s
+        self._idle: dict[ReplicaId, list[UpstreamConnection]] = {}
+        self._open: set[UpstreamConnection] = set()
+        self._tasks = TaskSet()
+
+    def set_target(self, target: Target) -> None:
+        """Add a replica or replace what is known about it; connections to an older address are dropped."""
+        self.remove(target.spec.id)
+        self.targets[target.spec.id] = target
+        self._idle[target.spec.id] = []
+
+    def remove(self, replica: ReplicaId) -> None:
+        """Forget a replica. Attempts in flight there go on."""
+        self.targets.pop(replica, None)
+        for connection in self._idle.pop(replica, ()):
+            connection.drop()
+
+    def acquire(self, target: Target) -> UpstreamConnection | None:
+        """An idle connection that is young enough, if there is one."""
+        idle = self._idle.get(target.spec.id)
+        if not idle:
+            return None
+        youngest = now() - self._max_idle_s
+        while idle:
+            connection = idle.pop()
+            if connection.idle_since >= youngest and not connection.closing:
+                return connection
+            connection.drop()
+        return None
+
+    def connect(
+        self,
+        target: Target,
+        done: Callable[[UpstreamConnection], None],
+        failed: Callable[[OutcomeKind, str], None],
+    ) -> asyncio.Task[Any]:
+        """Open a connection; one of the two is called from the event loop, neither if the task is cancelled."""
+        return self._tasks.spawn(self._connect(target, done, failed), f"connect to {target.spec.id}")
+
+    def release(self, connection: UpstreamConnection) -> None:
+        """Keep a connection for later."""
+        target = connection.target
+        idle = self._idle.get(target.spec.id)
+        if idle is None or self.targets[target.spec.id] is not target:
+            connection.drop()
+            return
+        connection.idle_since = now()
+        idle.append(connection)
+
+    def forget(self, connection: UpstreamConnection) -> None:
+        """The connection is gone."""
+        self._open.discard(connection)
+        idle = self._idle.get(connection.target.spec.id)
+        if idle and connection in idle:
+            idle.remove(connection)
+
+    def prune(self) -> None:
+        """Drop what has been idle for too long."""
+        oldest = now() - self._max_idle_s
+        for idle in self._idle.values():
+            while idle and idle[0].idle_since < oldest:
+                idle[0].drop()
+
+    @property
+    def idle(self) -> int:
+        """Idle connections, for metrics and tests."""
+        return sum(map(len, self._idle.values()))
+
+    async def close(self) -> None:
+        """Drop every connection and stop connecting."""
+        await self._tasks.close()
+        for connection in list(self._open):
+            connection.drop()
+
+    async def _connect(
+        self,
+        target: Target,
+        done: Callable[[UpstreamConnection], None],
+        failed: Callable[[OutcomeKind, str], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            _, connection = await loop.create_connection(
+                lambda: UpstreamConnection(self, target),
+                target.host,
+                target.port,
+                ssl=target.ssl,
+                server_hostname=target.host if target.ssl else None,
+            )
+        except (OSError, socket.gaierror) as error:
+            failed(OutcomeKind.CONNECT_FAILED, f"cannot connect: {type(error).__name__}")
+            return
+        self._open.add(connection)
+        done(connection)
