@@ -18,7 +18,7 @@ a known capacity there is no `mem`.
 """
 
 from collections.abc import Sequence
-from math import erfc, inf, sqrt
+from math import erfc, fsum, inf, sqrt
 
 import msgspec
 
@@ -151,7 +151,8 @@ class Headroom:
             if cost > best * within:
                 break
             view = views[k]
-            if view.headroom_tokens - 4.0 * view.headroom_sigma < ample or view.slow_start < 1.0:
+            tight = view.headroom_tokens - 4.0 * view.headroom_sigma < ample or view.slow_start < 1.0
+            if tight and view.kv_capacity_tokens:
                 if exact:
                     mem = self._memory(demand, view)
                     worst = mem if mem > worst else worst
@@ -169,10 +170,8 @@ class Headroom:
 
         The batch peaks about when its mean request ends; by then this one holds its prompt and what it generated.
         """
-        capacity = view.kv_capacity_tokens
-        if not capacity:
-            return 0.0
-        config, output, left = self._config, demand.output_mean, view.output_left_mean
+        config, capacity = self._config, view.kv_capacity_tokens
+        output, left = demand.output_mean, view.output_left_mean
         new = max(1, demand.prompt_tokens - demand.hits.get(view.spec.id, 0))
         room = capacity * view.slow_start * (1.0 - config.reserve) - view.peak_mean - new
         room -= output if left <= 0.0 or output < left else left
@@ -183,16 +182,16 @@ class Headroom:
 
 
 def _average(views: Sequence[ReplicaView]) -> Speed | None:
-    """The mean of the learned speeds, None if there are none."""
+    """The mean of the learned speeds, None if there are none. Summed exactly: the order of replicas must not show."""
     known = [view.speed for view in views if view.speed.learned]
     if not known:
         return None
     count = len(known)
     return Speed(
-        step_base_s=sum(s.step_base_s for s in known) / count,
-        step_per_request_s=sum(s.step_per_request_s for s in known) / count,
-        step_per_token_s=sum(s.step_per_token_s for s in known) / count,
-        prefill_tokens_per_s=count / sum(1.0 / s.prefill_tokens_per_s for s in known),
+        step_base_s=fsum(s.step_base_s for s in known) / count,
+        step_per_request_s=fsum(s.step_per_request_s for s in known) / count,
+        step_per_token_s=fsum(s.step_per_token_s for s in known) / count,
+        prefill_tokens_per_s=count / fsum(1.0 / s.prefill_tokens_per_s for s in known),
         learned=True,
     )
 

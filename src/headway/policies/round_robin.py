@@ -53,8 +53,8 @@ class RoundRobin:
         turn = min(range(len(views)), key=lambda k: (due[k], views[k].spec.id))
         turns.present = due[turn]
         times[views[turn].spec.id] = due[turn] + 1.0 / views[turn].spec.weight
-        if len(times) > 2 * len(views) + 16:  # replicas long gone
-            turns.times = {replica: at for replica, at in times.items() if at > turns.present}
+        if len(times) > 2 * len(views) + 16:  # most of them are long gone
+            turns.times = {view.spec.id: times[view.spec.id] for view in views if view.spec.id in times}
         return [(0.0 if k == turn else 1.0 + at - turns.present,) for k, at in enumerate(due)]
 
     def _turns(self, model: str) -> _Turns:
