@@ -1,0 +1,121 @@
+"""A journal reads back exactly, and replays to the same commands or says where it does not."""
+
+import math
+import random
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.brain import Brain, BrainConfig
+from headway.core.commands import Abort, Command, Hold, Probe, Record, Reject, Relay, SetTimer
+from headway.core.events import Event, TimerFired
+from headway.core.ids import AttemptId, RequestId
+from headway.core.plugin import NoConfig
+from headway.wire import journal
+from tests.core.house import FewestInFlight
+from tests.core.storm import CONFIG, Storm
+
+
+def header() -> bytes:
+    return journal.encode_header("fewest", 3, CONFIG, NoConfig())
+
+
+def make(head: journal.Header) -> Brain:
+    config = msgspec.json.decode(head.config, type=BrainConfig)
+    return Brain(config, FewestInFlight(binds_late=True), random.Random(head.seed))
+
+
+def written(storm: Storm) -> Iterator[bytes]:
+    yield header()
+    for event, commands in storm.journal:
+        yield journal.encode_entry(event, commands)
+
+
+def test_the_header_tells_how_to_make_the_brain_again() -> None:
+    head = journal.decode_header(header())
+    assert (head.version, head.policy, head.seed) == (journal.VERSION, "fewest", 3)
+    assert msgspec.json.decode(head.config, type=BrainConfig) == CONFIG
+    assert header().count(b"\n") == 1
+
+
+@pytest.mark.slow
+def test_every_event_and_command_of_a_storm_reads_back() -> None:
+    for event, commands in Storm(3).run(400).journal:
+        line = journal.encode_entry(event, commands)
+        assert line.endswith(b"\n")
+        assert line.count(b"\n") == 1
+        assert journal.decode_entry(line) == journal.Entry(event, commands)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Reject(RequestId("r"), 503, "queue_full", "full", 2.0, True),
+        Relay(RequestId("r"), AttemptId("r-0")),
+        Abort(AttemptId("r-0"), "replica_gone"),
+        Hold(RequestId("r"), 3),
+        SetTimer("queue:m", 1.25),
+        Probe("a"),  # type: ignore[arg-type]
+    ],
+)
+def test_commands_read_back(command: Command) -> None:
+    assert journal.decode_entry(journal.encode_entry(TimerFired(0.0, "x"), [command])).commands == [command]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_are_exact(at: float) -> None:
+    entry = journal.decode_entry(journal.encode_entry(TimerFired(at, "x"), [SetTimer("x", at)]))
+    assert entry.event.at == at
+    assert math.copysign(1, entry.event.at) == math.copysign(1, at)
+
+
+@pytest.mark.slow
+def test_a_replay_reproduces_every_command() -> None:
+    assert journal.replay(written(Storm(3).run(500)), make) is None
+
+
+@pytest.mark.slow
+def test_a_replay_tells_the_first_difference() -> None:
+    storm = Storm(3).run(200)
+    lines = list(written(storm))
+    event, commands = next((e, c) for e, c in storm.journal if any(isinstance(x, Record) for x in c))
+    place = storm.journal.index((event, commands))
+    lines[place + 1] = journal.encode_entry(event, commands[:-1])
+    found = journal.replay(lines, make)
+    assert found is not None
+    assert (found.line, found.event) == (place + 2, event)
+    assert len(found.replayed) > len(found.recorded)
+
+
+class Mute:
+    """Decides nothing."""
+
+    def handle(self, event: Event) -> list[Command]:
+        return []
+
+
+def test_a_cut_last_line_ends_the_journal() -> None:
+    whole = journal.encode_entry(TimerFired(0.0, "x"), [])
+    assert journal.replay([header(), whole, whole[:-9]], lambda _: Mute()) is None
+
+
+def test_a_torn_line_in_the_middle_is_an_error() -> None:
+    with pytest.raises(journal.JournalError, match="line 2") as caught:
+        journal.replay([header(), b'{"event":\n', b"{}\n"], lambda _: Mute())
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("line", [b"", b"{}\n", b"[1]\n", b'{"event": 3}\n', b"\xff\n"])
+def test_garbage_is_an_error_not_a_surprise(line: bytes) -> None:
+    with pytest.raises(journal.JournalError):
+        journal.decode_header(line)
+    with pytest.raises(journal.JournalError):
+        journal.decode_entry(line, 5)
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(journal.JournalError, match="version 9"):
+        journal.decode_header(header().replace(b'"version":1', b'"version":9'))
