@@ -71,11 +71,11 @@ class _Handlers:
             (Operation("GET", "/replicas", "Registered replicas."), self.replicas),
             (Operation("POST", "/replicas", "Register a replica.", body=NewReplica, status=201), self.add),
             (
-                Operation("DELETE", "/replicas/{id}", "Forget a replica; what runs there is cut.", status=204),
+                Operation("DELETE", "/replicas/{id:path}", "Forget a replica; what runs there is cut.", status=204),
                 self.remove,
             ),
-            (Operation("POST", "/replicas/{id}/drain", "Send no new requests there."), self.drain),
-            (Operation("POST", "/replicas/{id}/undrain", "Send new requests there again."), self.undrain),
+            (Operation("POST", "/replicas/{id:path}/drain", "Send no new requests there."), self.drain),
+            (Operation("POST", "/replicas/{id:path}/undrain", "Send new requests there again."), self.undrain),
             (Operation("GET", "/openapi.json", "This description."), self.openapi),
             (Operation("GET", "/", "This description as a page.", media="text/html"), self.page),
         ]

@@ -36,13 +36,13 @@ class Guard:
     """ASGI middleware in front of everything."""
 
     def __init__(self, app: ASGIApp, token: str = "") -> None:
-        self._app = app
+        self.app = app
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401 or 403."""
         refusal = self._refusal(scope) if scope["type"] == "http" else _answer(403, "only http is spoken here")
-        await (refusal or self._app)(scope, receive, send)
+        await (refusal or self.app)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         if scope["path"] in OPEN:

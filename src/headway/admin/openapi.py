@@ -22,9 +22,14 @@ class Operation(msgspec.Struct, frozen=True):
     token: bool = True
 
     @property
+    def template(self) -> str:
+        """The path as OpenAPI writes it, without the router's hints. (A replica's id may contain a slash.)"""
+        return self.path.replace(":path}", "}")
+
+    @property
     def parameters(self) -> list[str]:
         """Names in braces in the path."""
-        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+        return [part[1:-1] for part in self.template.split("/") if part.startswith("{")]
 
 
 def document(operations: list[Operation]) -> dict[str, Any]:
@@ -33,7 +38,7 @@ def document(operations: list[Operation]) -> dict[str, Any]:
     _, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+        paths.setdefault(operation.template, {})[operation.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": TITLE, "version": __version__},
@@ -80,11 +85,12 @@ def page(operations: list[Operation]) -> str:
 
 def _entry(operation: Operation) -> str:
     token = "" if operation.token else " <small>needs no token</small>"
-    example = f"curl -X {operation.method} http://127.0.0.1:8801{operation.path}"
+    example = f"curl -X {operation.method} http://127.0.0.1:8801{operation.template}"
     if operation.body is not None:
         fields = ", ".join(f'"{name}": ...' for name in operation.body.__struct_fields__[1:])
         example += f""" -d '{{"url": "http://10.0.0.7:8000"}}'\n# optional: {fields}"""
+    name = html.escape(operation.template)
     return (
-        f'<h2><span class="m {operation.method}">{operation.method}</span><code>{html.escape(operation.path)}</code>'
-        f"{token}</h2>{html.escape(operation.summary)}<pre>{html.escape(example)}</pre>"
+        f'<h2><span class="m {operation.method}">{operation.method}</span><code>{name}</code>{token}</h2>'
+        f"{html.escape(operation.summary)}<pre>{html.escape(example)}</pre>"
     )

@@ -59,3 +59,8 @@ class AdminServer:
     def stop(self) -> None:
         """Ask `serve` to end."""
         self._server.should_exit = True
+
+    def close(self) -> None:
+        """Give the port back when `serve` was never called."""
+        if self._socket is not None:
+            self._socket.close()

@@ -62,7 +62,7 @@ def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
         table.add_row(
             f"{candidate['replica_id']}{' <-' if chosen else ''}",
             *(_number(cost) for cost in candidate["costs"]),
-            f"{candidate['headroom_tokens']:,.0f}",
+            _number(candidate["headroom_tokens"]),
             f"{candidate['sample_age_s']:.2f} s" if candidate["sample_age_s"] >= 0 else "none",
             style="bold green" if chosen else None,
         )

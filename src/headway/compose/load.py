@@ -17,8 +17,8 @@ MAX_FILE_BYTES = 1_000_000
 """A fleet of a thousand replicas takes 200 kB; more than this is the wrong file."""
 
 
-def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read a settings file. Raises SettingsError with everything that is wrong with it."""
+def read(path: FilePath, environ: Mapping[str, str] | None = None) -> Document:
+    """Read a settings file. Raises SettingsError if it cannot be read or is no YAML."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -29,7 +29,7 @@ def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise SettingsError(str(path), [Problem((), f"is not UTF-8 text (byte {error.start})")]) from None
-    return validate(parse(text, str(path), os.environ if environ is None else environ))
+    return parse(text, str(path), os.environ if environ is None else environ)
 
 
 def validate(document: Document) -> Settings:
@@ -41,6 +41,22 @@ def validate(document: Document) -> Settings:
     except ValidationError as error:
         problems = [_problem(document, dict(detail)) for detail in error.errors(include_url=False)]
         raise SettingsError(document.source, problems) from None
+
+
+def overlay(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """The settings with some values replaced, section by section; None replaces nothing. Raises SettingsError."""
+    merged = _merge(settings.model_dump(exclude_unset=True), changes)
+    return validate(Document("command line", merged, {}, {}))
+
+
+def _merge(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(data)
+    for name, value in changes.items():
+        if isinstance(value, Mapping):
+            merged[name] = _merge(merged.get(name) or {}, value)
+        elif value is not None:
+            merged[name] = value
+    return merged
 
 
 def near(word: str, known: Iterable[str]) -> str:

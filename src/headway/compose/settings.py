@@ -195,6 +195,9 @@ class Observe(Section):
     """Watching the fleet."""
 
     interval_s: Seconds = Field(default=0.5, description="Seconds between two load reports of a replica (with jitter).")
+    dcgm_exporters: list[str] = Field(
+        default=[], description="URLs of DCGM exporters' metrics pages, joined to replicas by label."
+    )
     discover: bool = Field(default=False, description="Also look for engines on localhost at their usual ports.")
 
 

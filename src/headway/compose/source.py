@@ -29,15 +29,6 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{where}{field}: {self.message}" if field else f"{where}{self.message}"
 
 
-class SettingsError(Exception):
-    """A settings file cannot be used. `problems` are all that were found, in order of lines."""
-
-    def __init__(self, source: str, problems: list[Problem]) -> None:
-        self.source = source
-        self.problems = sorted(problems, key=lambda problem: problem.line)
-        super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
-
-
 class Document(msgspec.Struct, frozen=True):
     """Plain data with environment variables expanded, and for each path its line and the text as written."""
 
@@ -52,6 +43,20 @@ class Document(msgspec.Struct, frozen=True):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
         return 0
+
+
+class SettingsError(Exception):
+    """A settings file cannot be used. `problems` are all that were found, in order of lines."""
+
+    def __init__(self, source: str, problems: list[Problem]) -> None:
+        self.source = source
+        self.problems = sorted(problems, key=lambda problem: problem.line)
+        super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
+
+    def located(self, document: Document) -> "SettingsError":
+        """The same, with the lines of the document the settings came from."""
+        lines = [msgspec.structs.replace(p, line=p.line or document.line(p.path)) for p in self.problems]
+        return SettingsError(document.source, lines)
 
 
 def dotted(path: Path) -> str:

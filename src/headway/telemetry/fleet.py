@@ -22,7 +22,11 @@ GAUGES: tuple[tuple[str, str, Read], ...] = (
         "KV tokens in use: the last sample corrected for what was sent since.",
         lambda v: v.kv_used_tokens,
     ),
-    ("headroom_tokens", "Capacity less the forecast peak of all that was promised.", lambda v: v.headroom_tokens),
+    (
+        "headroom_tokens",
+        "Capacity less the forecast peak of all that was promised.",
+        lambda v: v.headroom_tokens if v.kv_capacity_tokens else None,
+    ),
     ("headroom_sigma_tokens", "Standard deviation of the headroom.", lambda v: v.headroom_sigma),
     ("peak_tokens", "Forecast peak of the running batch.", lambda v: v.peak_mean),
     ("reserved_tokens", "Tokens reserved by unsettled attempts.", lambda v: v.reserved_tokens),

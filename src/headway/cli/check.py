@@ -1,0 +1,99 @@
+"""`headway check`: reads a settings file, says what was understood, and asks the replicas if told to."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from headway.cli.console import err, fail, out
+from headway.compose.load import read, validate
+from headway.compose.plan import Plan, make_plan
+from headway.compose.registry import PluginError, Registry, find
+from headway.compose.schema import schema
+from headway.compose.source import Document, SettingsError
+from headway.core.ids import ReplicaId
+from headway.core.replica import ReplicaSpec
+from headway.observe.detect import detect
+from headway.runtime import http
+
+
+def command(
+    file: Annotated[Path | None, typer.Argument(help="Settings file.")] = None,
+    probe: Annotated[bool, typer.Option("--probe", help="Ask every replica what it is.")] = False,
+    as_schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of settings files.")] = False,
+    plugins: Annotated[bool, typer.Option("--list", help="List policies and engines.")] = False,
+) -> None:
+    """Validate and explain a settings file. Exits 1 when something is wrong with it."""
+    try:
+        registry = find()
+    except PluginError as error:
+        fail(str(error), "repair or uninstall that package")
+    if as_schema:
+        out.print_json(json.dumps(schema(registry)))
+        return
+    if plugins:
+        out.print("policies: " + ", ".join(sorted(registry.policies)))
+        out.print("engines:  " + ", ".join(sorted(registry.engines)))
+        return
+    if file is None:
+        fail("name a settings file", "headway check headway.yaml", code=2)
+    plan = _plan(file, registry)
+    _explain(plan)
+    if probe:
+        asyncio.run(_probe(plan))
+
+
+def _plan(file: Path, registry: Registry) -> Plan:
+    document = Document(str(file), {}, {}, {})
+    try:
+        document = read(file)
+        return make_plan(validate(document), registry)
+    except SettingsError as error:
+        problems = error.located(document).problems
+        for problem in problems:
+            err.print(f"[bold red]error[/] {escape(f'{file}: {problem}')}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def _explain(plan: Plan) -> None:
+    settings = plan.settings
+    table = Table(title="understood", title_justify="left", show_header=False)
+    table.add_row("clients", f"{settings.listen.host}:{settings.listen.port}{' (TLS)' if settings.listen.tls else ''}")
+    token = "token needed" if plan.admin_token else "open on loopback"
+    admin = f"{settings.admin.host}:{settings.admin.port} ({token})"
+    table.add_row("admin", admin if settings.admin.enabled else "off")
+    options = ", ".join(f"{name}={value}" for name, value in settings.policy.options.items())
+    table.add_row("policy", escape(f"{settings.policy.name} {options}".strip()))
+    for alias, names in settings.models.items():
+        table.add_row("alias", escape(f"{alias} -> {', '.join(names)}"))
+    for entry in plan.entries:
+        stated = [entry.engine, entry.model or "model detected", *(["key set"] if entry.url in plan.keys else [])]
+        table.add_row("replica", escape(f"{entry.url}  {', '.join(stated)}"))
+    if not plan.entries:
+        table.add_row("replica", "none: `headway serve` would have nobody to ask until one is added")
+    if settings.observe.discover:
+        table.add_row("replica", "those found on this machine")
+    if settings.journal:
+        table.add_row("journal", escape(str(settings.journal)))
+    out.print(table)
+
+
+async def _probe(plan: Plan) -> None:
+    table = Table("url", "answer", title="probed", title_justify="left")
+    async with http.client(tls=plan.gateway.client_tls) as client:
+        for entry in plan.entries:
+            key = plan.keys.get(entry.url, "")
+            found = await detect(entry.url, plan.dialects.values(), client, replica_id=ReplicaId(entry.url), key=key)
+            table.add_row(escape(entry.url), escape(_answer(found)))
+    out.print(table)
+
+
+def _answer(found: object) -> str:
+    if not isinstance(found, ReplicaSpec):
+        return str(found)
+    sizes = [f"{found.kv_capacity_tokens:,} KV tokens"] if found.kv_capacity_tokens else []
+    return ", ".join([found.engine, *found.serves, *sizes])

@@ -1,0 +1,66 @@
+"""`headway emulate`: one inference engine without a GPU. Flags are named as vLLM's where vLLM has them."""
+
+from typing import Annotated
+
+import typer
+
+from headway.cli.console import fail
+from headway.emulator import EmulatorConfig, serve
+from headway.telemetry.logs import configure
+
+
+def command(
+    model: Annotated[str, typer.Option(help="Hugging Face id or a short name of the catalogue.")] = "llama-3.1-8b",
+    gpu: Annotated[str, typer.Option(help="Kind of GPU.")] = "h100-80gb",
+    tensor_parallel_size: Annotated[int, typer.Option(help="GPUs the model is split over.")] = 1,
+    dtype: Annotated[str, typer.Option(help="Precision of the weights.")] = "auto",
+    host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the API; 0: any.")] = 8000,
+    control_port: Annotated[int, typer.Option(help="Port for faults; 0: any, -1: none.")] = 0,
+    time_scale: Annotated[float, typer.Option(help="Virtual seconds per real second.")] = 1.0,
+    kv_tokens: Annotated[int, typer.Option(help="Size of the KV pool; 0: what the card has room for.")] = 0,
+    max_num_seqs: Annotated[int, typer.Option(help="Most sequences at once; 0: as vLLM chooses.")] = 0,
+    max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens per step; 0: as vLLM chooses.")] = 0,
+    max_model_len: Annotated[int, typer.Option(help="Longest context; 0: the model's.")] = 0,
+    max_num_queued_reqs: Annotated[int, typer.Option(help="Answer 503 above this queue; 0: never.")] = 0,
+    served_model_name: Annotated[str, typer.Option(help="Name for clients; empty: --model.")] = "",
+    gpu_memory_utilization: Annotated[float, typer.Option(help="Fraction of device memory to use.")] = 0.92,
+    enable_prefix_caching: Annotated[bool, typer.Option(help="Keep the KV of prompts.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of the step noise.")] = 0,
+    enable_prompt_tokens_details: Annotated[bool, typer.Option(help="Report cached prompt tokens in usage.")] = False,
+    ready_file: Annotated[str, typer.Option(help="Write the ports here, as JSON, once they listen.")] = "",
+    exit_with_parent: Annotated[bool, typer.Option(help="End when the process that started this one is gone.")] = False,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning, error.")] = "info",
+) -> None:
+    """Run an inference engine without a GPU: vLLM's HTTP API and metrics, timed by a model of the hardware."""
+    config = EmulatorConfig(
+        model=model,
+        gpu=gpu,
+        tensor_parallel_size=tensor_parallel_size,
+        dtype=dtype,
+        host=host,
+        port=port,
+        control_port=control_port,
+        time_scale=time_scale,
+        kv_tokens=kv_tokens,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        max_model_len=max_model_len,
+        max_num_queued_reqs=max_num_queued_reqs,
+        served_model_name=served_model_name,
+        gpu_memory_utilization=gpu_memory_utilization,
+        enable_prefix_caching=enable_prefix_caching,
+        seed=seed,
+        enable_prompt_tokens_details=enable_prompt_tokens_details,
+        ready_file=ready_file,
+        exit_with_parent=exit_with_parent,
+    )
+    logs = configure(log_level)
+    try:
+        serve(config)
+    except ValueError as error:  # unknown names, impossible sizes, a model that does not fit: the message says which
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot listen on {host}:{port}: {error.strerror or error}", "choose another --port; 0 takes a free one")
+    finally:
+        logs.close()

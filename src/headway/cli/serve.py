@@ -1,0 +1,133 @@
+"""`headway serve`: the gateway in front of engines that are named, configured, or found on this machine."""
+
+import asyncio
+import errno
+import gc
+import resource
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+import uvloop
+from rich.markup import escape
+from rich.table import Table
+
+from headway import __version__
+from headway.cli.console import err, fail
+from headway.compose.build import App
+from headway.compose.load import overlay, read, validate
+from headway.compose.plan import Plan, make_plan
+from headway.compose.registry import PluginError, Registry, find
+from headway.compose.settings import Settings
+from headway.compose.source import Document, SettingsError
+from headway.telemetry.logs import configure
+
+JSON = {"auto": None, "json": True, "text": False}
+
+
+def command(
+    replica: Annotated[list[str] | None, typer.Option(help="URL of an engine; repeat it for more.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file, see docs/configuration.md.")] = None,
+    policy: Annotated[str | None, typer.Option(help="How replicas are ranked.", show_default="headroom")] = None,
+    host: Annotated[str | None, typer.Option(help="Address clients connect to.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="Port clients connect to.", show_default="8800")] = None,
+    admin_port: Annotated[int | None, typer.Option(help="Port of the admin API.", show_default="8801")] = None,
+    journal: Annotated[Path | None, typer.Option(help="Write events and commands for headway verify.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.", show_default="info")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the brain's chance.", show_default="random")] = None,
+) -> None:
+    """Balance load over a fleet of inference engines.
+
+    Name engines with --replica or --config; without either, engines are looked for on this machine.
+    """
+    changes = {
+        "replicas": replica,
+        "policy": {"name": policy},
+        "listen": {"host": host, "port": port},
+        "admin": {"port": admin_port},
+        "observe": {"discover": True if not replica and config is None else None},
+        "journal": journal,
+        "logging": {"level": log_level},
+        "seed": seed,
+    }
+    registry = _registry()
+    plan = _plan(config, changes, registry)
+    logging = plan.settings.logging
+    logs = configure(logging.level, JSON[logging.format], plan.secrets)
+    _raise_file_limit()
+    app = App(plan, registry, logs.access if logging.access else None)
+    app.telemetry.watch("headway_log_lines_dropped_total", "Log lines not written.", lambda: logs.sink.dropped)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(app.run(_welcome))
+    except OSError as error:
+        _explain(error, plan.settings)
+    finally:
+        logs.close()
+
+
+def _registry() -> Registry:
+    try:
+        return find()
+    except PluginError as error:
+        fail(str(error), "repair or uninstall that package")
+
+
+def _plan(config: Path | None, changes: Mapping[str, object], registry: Registry) -> Plan:
+    document = Document("settings", {}, {}, {})
+    try:
+        if config is not None:
+            document = read(config)
+        return make_plan(overlay(validate(document), changes), registry)
+    except SettingsError as error:
+        located = error if error.source == "command line" else error.located(document)
+        fail(str(located), "`headway check FILE` explains a settings file; docs/configuration.md lists every setting")
+
+
+def _welcome(app: App) -> None:
+    """What was opened and what comes next, before the first log line. Long-lived objects leave the collector's care."""
+    settings = app.plan.settings
+    scheme = "https" if settings.listen.tls else "http"
+    table = Table(
+        title=f"headway {__version__}", title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0)
+    )
+    table.add_row("clients", f"[bold]{scheme}://{escape(settings.listen.host)}:{app.port}/v1[/]")
+    if settings.admin.enabled:
+        table.add_row("admin", f"http://{escape(settings.admin.host)}:{app.admin_port}")
+    table.add_row("policy", escape(settings.policy.name))
+    table.add_row(
+        "replicas", "\n".join(escape(entry.url) for entry in app.plan.entries) or "looking on this machine ..."
+    )
+    if settings.journal:
+        table.add_row("journal", escape(str(settings.journal)))
+    if err.is_terminal:
+        err.print(table)
+    gc.collect()
+    gc.freeze()
+
+
+def _raise_file_limit() -> None:
+    """Every client and every upstream connection is a file; the usual soft limit of 1,024 is soon used up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1_048_576 if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # macOS caps it lower than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, 10_240), hard))
+
+
+def _explain(error: OSError, settings: Settings) -> NoReturn:
+    listen, admin = settings.listen, settings.admin
+    if error.errno == errno.EADDRINUSE:
+        fail(
+            f"a port is taken: {error.strerror or error} (clients {listen.port}, admin {admin.port})",
+            "stop the other process, or choose others with --port and --admin-port",
+        )
+    if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES):
+        fail(
+            f"cannot listen on {listen.host}:{listen.port} or {admin.host}:{admin.port}: {error.strerror}",
+            "the address must belong to this machine; ports below 1024 need privileges",
+        )
+    fail(str(error))

@@ -1,0 +1,149 @@
+"""Body one, assembled: the only place where brain, data plane, observation, sources, admin port and logs meet."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+import structlog
+
+from headway.admin import AdminServer, make_app
+from headway.compose.control import AppControl
+from headway.compose.fleet import Fleet
+from headway.compose.journal import JournalWriter
+from headway.compose.plan import Plan, make_brain, make_plan
+from headway.compose.registry import Registry, find
+from headway.compose.settings import Settings
+from headway.coordinate.base import Source, Undetected
+from headway.coordinate.local import Local
+from headway.coordinate.registry import replica_name
+from headway.coordinate.static import Static
+from headway.core.ids import ReplicaId
+from headway.core.replica import ReplicaSpec
+from headway.gateway import Gateway
+from headway.observe import ObserveConfig, Observer
+from headway.observe.detect import detect
+from headway.observe.models import Cards
+from headway.runtime import http
+from headway.runtime.tasks import TaskSet
+from headway.telemetry import Access, Telemetry
+
+log = structlog.get_logger(__name__)
+
+LEAVE_S = 0.3
+"""What may still take time after the drain: the admin port's last answers."""
+
+
+def build_gateway(
+    settings: Settings, registry: Registry | None = None, access_log: Callable[[Access], None] | None = None
+) -> "App":
+    """A gateway process from settings. Raises SettingsError or PluginError; opens nothing yet."""
+    registry = registry or find()
+    return App(make_plan(settings, registry), registry, access_log)
+
+
+class App:
+    """One gateway process. Call `start` and `stop` inside a running loop, or `run` for both with signals between."""
+
+    gateway: Gateway
+    observer: Observer
+    fleet: Fleet
+
+    def __init__(self, plan: Plan, registry: Registry, access_log: Callable[[Access], None] | None = None) -> None:
+        self.plan = plan
+        self.telemetry = Telemetry(access_log=access_log)
+        self.draining = False
+        self.port = 0
+        self.admin_port = 0
+        self._registry = registry
+        self._sources = TaskSet()
+        self._serving = TaskSet()
+        self._admin: AdminServer | None = None
+        self._journal: JournalWriter | None = None
+
+    async def start(self) -> None:
+        """Open both ports and begin to look for replicas. Raises OSError when a port or the journal cannot be."""
+        self._assemble()
+        if self.plan.settings.admin.enabled:
+            self._open_admin()
+        await self.gateway.start()
+        self.port = self.gateway.port
+        for source in self._list_sources():
+            self._sources.spawn(source.run(self.fleet.publisher(source.name)), f"source {source.name}")
+
+    async def stop(self, drain_s: float | None = None) -> None:
+        """Drain (readiness falls at once), then close everything. The admin port answers until the end."""
+        self.draining = True
+        await self.gateway.stop(self.plan.gateway.timeouts.drain_s if drain_s is None else drain_s)
+        await self._sources.close()
+        await self.observer.stop()
+        if self._admin is not None:
+            self._admin.stop()
+        await self._serving.close(grace_s=LEAVE_S)
+        await self._client.close()
+        if self._journal is not None:
+            self._journal.close()
+        log.info("stopped", started=self.telemetry.requests_started, **self.telemetry.accounts)
+
+    async def run(self, started: Callable[["App"], None] = lambda _app: None) -> None:
+        """Serve until SIGTERM or SIGINT, then drain; a second signal cuts the drain short."""
+        first, second = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, lambda: second.set() if first.is_set() else first.set())
+        await self.start()
+        started(self)
+        await first.wait()
+        log.info("draining", seconds=self.plan.gateway.timeouts.drain_s, in_flight=self.gateway.snapshot().in_flight)
+        async with TaskSet() as ending:
+            drained = ending.spawn(self.stop(), "drain")
+            hurried = ending.spawn(second.wait(), "second signal")
+            await asyncio.wait((drained, hurried), return_when=asyncio.FIRST_COMPLETED)
+            if not drained.done():
+                log.warning("a second signal: cutting what still runs")
+                await ending.cancel(drained)
+                await self.stop(drain_s=0.0)
+
+    async def detect(self, url: str) -> ReplicaSpec | Undetected:
+        """Find out what listens at a URL, with the key the settings give it."""
+        self.plan.keys.setdefault(url, self.plan.common_key)
+        dialects = self.plan.dialects.values()
+        suggestion = ReplicaId(replica_name(url))
+        return await detect(url, dialects, self._client, replica_id=suggestion, key=self.plan.keys[url])
+
+    def _assemble(self) -> None:
+        plan, settings = self.plan, self.plan.settings
+        self._client = http.client(connect_s=settings.timeouts.connect_s, tls=plan.gateway.client_tls)
+        if settings.journal is not None:
+            self._journal = JournalWriter(settings.journal, plan.header)
+        brain = make_brain(plan.header, self._registry)
+        self.gateway = Gateway(brain, plan.gateway, plan.dialects, self.telemetry, self._journal)
+        self.observer = Observer(
+            self.gateway.post,
+            plan.dialects,
+            self._client,
+            ObserveConfig(interval_s=settings.observe.interval_s),
+            keys=plan.keys,
+            exporters=settings.observe.dcgm_exporters,
+            on_cards=self._new_cards,
+        )
+        self.fleet = Fleet(self.gateway.post, self.observer.watch, self.detect, settings.models)
+        self.gateway.on_probe(self.observer.probe)
+
+    def _open_admin(self) -> None:
+        admin = self.plan.settings.admin
+        app = make_app(AppControl(self), self.telemetry, self.plan.admin_token)
+        self._admin = AdminServer(app, admin.host, admin.port)
+        self.admin_port = self._admin.bind()
+        self._serving.spawn(self._admin.serve(), "admin port")
+
+    def _list_sources(self) -> list[Source]:
+        sources: list[Source] = []
+        if self.plan.entries:
+            sources.append(Static(self.plan.entries, self.detect))
+        if self.plan.settings.observe.discover:
+            sources.append(Local(self.plan.dialects.values(), self.detect))
+        return sources
+
+    def _new_cards(self, replica_id: ReplicaId, cards: Cards) -> None:
+        self.gateway.set_cards({replica_id: cards})
+        self.fleet.new_cards(replica_id, cards)

@@ -1,0 +1,113 @@
+"""Which replicas there are: sources publish lists, operators add and remove, and everybody who cares is told.
+
+The brain hears ReplicasChanged, the observer gets the list to watch. Aliases of the settings are put into each spec
+here, so that no other room knows where a model's names come from.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from headway.admin import Added, Refused
+from headway.admin.control import NewReplica
+from headway.coordinate.registry import Change, Registry
+from headway.coordinate.static import Entry, merged
+from headway.coordinate.validate import Refused as BadUrl
+from headway.coordinate.validate import replica_url
+from headway.core.events import Event, ReplicasChanged
+from headway.core.ids import ReplicaId
+from headway.core.replica import ReplicaSpec
+from headway.engines.cards import names
+from headway.runtime.clock import now
+
+log = structlog.get_logger(__name__)
+
+ADMIN = "admin"
+"""Source of what operators registered; static and local never take those away."""
+
+Detect = Callable[[str], Awaitable[Any]]
+
+
+class Fleet:
+    """The one registry of this process. `watch` gets every spec after each change; `post` reaches the brain."""
+
+    def __init__(
+        self,
+        post: Callable[[Event], None],
+        watch: Callable[[Sequence[ReplicaSpec]], None],
+        detect: Detect,
+        aliases: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._registry = Registry()
+        self._post = post
+        self._watch = watch
+        self._detect = detect
+        self._aliases = aliases
+        self._listed: dict[ReplicaId, frozenset[str]] = {}
+
+    def specs(self) -> tuple[ReplicaSpec, ...]:
+        """Every registered replica."""
+        return self._registry.specs()
+
+    def publisher(self, source: str) -> Callable[[Sequence[ReplicaSpec]], None]:
+        """Where a source publishes its full list."""
+        return lambda specs: self._apply(self._registry.publish(source, [self._named(spec) for spec in specs]))
+
+    def new_cards(self, replica_id: ReplicaId, cards: list[dict[str, Any]]) -> None:
+        """An engine lists other models than before (an adapter came or went): it serves those from now on."""
+        spec = self._registry.find(replica_id)
+        if spec is None:
+            return
+        listed = {name: name for name in names(cards)}
+        gone = self._listed.get(replica_id, frozenset()) - listed.keys()
+        self._listed[replica_id] = frozenset(listed)
+        kept = {name: own for name, own in spec.serves.items() if own not in gone}
+        self._apply(self._registry.replace(self._named(msgspec.structs.replace(spec, serves={**kept, **listed}))))
+
+    async def add(self, wanted: NewReplica) -> Added | Refused:
+        """Register what an operator asked for, detecting what was left open."""
+        url = replica_url(wanted.url)
+        if isinstance(url, BadUrl):
+            return Refused(f"url: {url.reason}")
+        entry = Entry(**{**msgspec.structs.asdict(wanted), "url": url})
+        found = await self._detect(url)
+        if not isinstance(found, ReplicaSpec) and not entry.complete:
+            return Refused(f"{found}; to register it all the same, state engine and model")
+        spec = self._named(merged(entry, found if isinstance(found, ReplicaSpec) else None))
+        change = self._registry.add(ADMIN, spec)
+        self._apply(change)
+        return Added(change.upserted[0].id if change.upserted else "", url)
+
+    def remove(self, replica_id: ReplicaId) -> bool:
+        """Forget a replica; False when it is unknown."""
+        change = self._registry.remove(replica_id)
+        self._apply(change)
+        return bool(change)
+
+    def knows(self, replica_id: ReplicaId) -> bool:
+        """Whether a replica of that id is registered."""
+        return self._registry.find(replica_id) is not None
+
+    def _apply(self, change: Change) -> None:
+        if not change:
+            return
+        for spec in change.upserted:
+            log.info(
+                "replica registered", replica=spec.id, url=spec.url, engine=spec.engine, models=sorted(spec.serves)
+            )
+        for replica_id in change.removed:
+            log.info("replica removed", replica=replica_id)
+            self._listed.pop(replica_id, None)
+        self._post(ReplicasChanged(now(), change.upserted, change.removed))
+        self._watch(self._registry.specs())
+
+    def _named(self, spec: ReplicaSpec) -> ReplicaSpec:
+        """The spec with every alias that leads to something it serves, most wanted name first."""
+        serves = dict(spec.serves)
+        for alias, targets in self._aliases.items():
+            target = next((spec.serves[name] for name in targets if name in spec.serves), None)
+            if target is not None:
+                serves[alias] = target
+        return msgspec.structs.replace(spec, serves=serves)

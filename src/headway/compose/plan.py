@@ -1,0 +1,136 @@
+"""From settings to the values that rooms take: nothing is started here, everything that can be wrong is found here."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headway.admin import binding_problem
+from headway.compose.journal import Header
+from headway.compose.load import convert, near, read_secret
+from headway.compose.registry import Registry
+from headway.compose.settings import Replica, Settings
+from headway.compose.source import Problem, SettingsError
+from headway.compose.tls import client_context, server_context
+from headway.coordinate.static import AUTO, Entry
+from headway.coordinate.validate import Refused, replica_url
+from headway.core.brain import Brain, BrainConfig
+from headway.core.plugin import Policy
+from headway.engines.base import Dialect
+from headway.gateway.config import Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
+from headway.perfmodel import catalogue
+from headway.perfmodel.steptime import StepModel
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Everything a gateway process is made of, as values. `secrets` must never be written anywhere."""
+
+    settings: Settings
+    header: Header
+    gateway: GatewayConfig
+    entries: tuple[Entry, ...]
+    dialects: dict[str, Dialect]
+    keys: dict[str, str]
+    common_key: str
+    admin_token: str
+    secrets: tuple[str, ...]
+
+
+def make_plan(settings: Settings, registry: Registry) -> Plan:
+    """Look everything up and check it. Raises SettingsError."""
+    dialects: dict[str, Dialect] = {name: p.factory(p.config()) for name, p in registry.engines.items()}
+    entries = tuple(_entry(replica, index, dialects) for index, replica in enumerate(settings.replicas))
+    common = read_secret(settings.upstream.api_key, settings.upstream.api_key_file, ("upstream", "api_key"))
+    token = read_secret(settings.admin.token, settings.admin.token_file, ("admin", "token"))
+    if settings.admin.enabled and (problem := binding_problem(settings.admin.host, token)):
+        raise SettingsError("settings", [Problem(("admin", "host"), problem)])
+    keys = {entry.url: key for entry, key in zip(entries, _keys(settings, common), strict=True) if key}
+    return Plan(
+        settings=settings,
+        header=_header(settings, registry),
+        gateway=_gateway(settings, keys, common),
+        entries=entries,
+        dialects=dialects,
+        keys=keys,
+        common_key=common,
+        admin_token=token,
+        secrets=tuple({common, token, *keys.values()} - {""}),
+    )
+
+
+def make_brain(header: Header, registry: Registry) -> Brain:
+    """The brain a journal's header describes; body one starts from the same header. Raises SettingsError."""
+    config = convert(header.brain, BrainConfig, ("brain",))
+    return Brain(config, make_policy(header.policy, header.options, registry), random.Random(header.seed))
+
+
+def make_policy(name: str, options: Mapping[str, Any], registry: Registry) -> Policy:
+    """A policy by name with its constants. Raises SettingsError."""
+    plugin = registry.policies.get(name)
+    if plugin is None:
+        known = ", ".join(sorted(registry.policies))
+        hint = near(name, registry.policies) or f"; there are {known}"
+        raise SettingsError("settings", [Problem(("policy", "name"), f"no policy is named {name!r}{hint}")])
+    policy: Policy = plugin.factory(convert(dict(options), plugin.config, ("policy", "options")))
+    return policy
+
+
+def _header(settings: Settings, registry: Registry) -> Header:
+    seed = settings.seed if settings.seed is not None else random.SystemRandom().getrandbits(32)
+    header = Header(policy=settings.policy.name, options=settings.policy.options, brain=settings.brain, seed=seed)
+    make_brain(header, registry)
+    return header
+
+
+def _keys(settings: Settings, common: str) -> Sequence[str]:
+    return [
+        read_secret(replica.api_key, replica.api_key_file, ("replicas", index, "api_key")) or common
+        for index, replica in enumerate(settings.replicas)
+    ]
+
+
+def _entry(replica: Replica, index: int, dialects: Mapping[str, Dialect]) -> Entry:
+    path = ("replicas", index)
+    url = replica_url(replica.url)
+    if isinstance(url, Refused):
+        raise SettingsError("settings", [Problem((*path, "url"), url.reason)])
+    if replica.engine != AUTO and replica.engine not in dialects:
+        hint = near(replica.engine, dialects) or f"; there are {', '.join(sorted(dialects))}"
+        raise SettingsError("settings", [Problem((*path, "engine"), f"no engine is named {replica.engine!r}{hint}")])
+    stated = replica.model_dump(exclude={"url", "api_key", "api_key_file"})
+    return Entry(url=url, **stated, features=features(replica))
+
+
+def features(replica: Replica) -> dict[str, float]:
+    """Priors for the learned speeds, from the catalogue, where both GPU and model are named and known."""
+    if not (replica.gpu and replica.model):
+        return {}
+    try:
+        model, gpu = catalogue.model(replica.model), catalogue.gpu(replica.gpu)
+        precision = catalogue.precision(replica.precision or "auto")
+        return StepModel(model, gpu, precision=precision, tp=replica.gpu_count, kv_dtype="auto").features()
+    except ValueError:  # a model of one's own is not in the catalogue: the speed is learned from nothing
+        return {}
+
+
+def _gateway(settings: Settings, keys: dict[str, str], common: str) -> GatewayConfig:
+    listen, upstream, requests = settings.listen, settings.upstream, settings.requests
+    return GatewayConfig(
+        host=listen.host,
+        port=listen.port,
+        limits=Limits(**settings.limits.model_dump()),
+        timeouts=Timeouts(**settings.timeouts.model_dump()),
+        cors=Cors(tuple(settings.cors.origins), tuple(settings.cors.headers), settings.cors.max_age_s),
+        auth=UpstreamAuth(common, upstream.forward_authorization),
+        replica_keys=keys,
+        paths=tuple(requests.paths),
+        server_tls=server_context(listen.tls) if listen.tls else None,
+        client_tls=client_context(upstream.tls) if upstream.tls else None,
+        preserve_host=upstream.preserve_host,
+        trust_forwarded=upstream.trust_forwarded,
+        session_headers=tuple(name.lower() for name in requests.session_headers),
+        deadline_header=requests.deadline_header.lower(),
+        inject_usage=requests.inject_usage,
+        backlog=listen.backlog,
+    )

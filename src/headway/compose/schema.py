@@ -1,0 +1,36 @@
+"""The JSON schema of `headway.yaml`, for editors and for the documentation."""
+
+from typing import Any
+
+import msgspec
+
+from headway.compose.registry import Registry
+from headway.compose.settings import Settings
+from headway.core.brain import BrainConfig
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema(registry: Registry) -> dict[str, Any]:
+    """A complete schema: the settings' own, plus the constants of the brain and of every policy that is installed."""
+    page: dict[str, Any] = {"$schema": DIALECT, "title": "headway.yaml", **Settings.model_json_schema()}
+    configs = {name: plugin.config for name, plugin in sorted(registry.policies.items())}
+    structs: list[type[msgspec.Struct]] = [BrainConfig, *configs.values()]
+    references, components = msgspec.json.schema_components(structs, ref_template="#/$defs/{name}")
+    page["$defs"] |= components
+    page["properties"]["brain"] = {**references[0], "description": page["properties"]["brain"]["description"]}
+    policy = page["$defs"]["Policy"]
+    policy["properties"]["name"]["examples"] = list(configs)
+    policy["properties"]["options"]["anyOf"] = references[1:]
+    _allow_shorthand(page)
+    return page
+
+
+def _allow_shorthand(page: dict[str, Any]) -> None:
+    """A replica may be its URL, a policy its name, an alias a single model."""
+    replicas = page["properties"]["replicas"]
+    replicas["items"] = {"anyOf": [{"type": "string", "format": "uri"}, replicas["items"]]}
+    policy = page["properties"]["policy"]
+    page["properties"]["policy"] = {"anyOf": [{"type": "string"}, policy]}
+    models = page["properties"]["models"]
+    models["additionalProperties"] = {"anyOf": [{"type": "string"}, models["additionalProperties"]]}

@@ -1,0 +1,51 @@
+"""TLS contexts from settings. Errors name the file."""
+
+import ssl
+from pathlib import Path
+
+from headway.compose.settings import ClientTls, ServerTls
+from headway.compose.source import Problem, SettingsError
+
+
+def server_context(tls: ServerTls) -> ssl.SSLContext:
+    """For the data port: TLS 1.2 and newer, HTTP/1.1 only. Raises SettingsError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    _load_own(context, tls.cert_file, tls.key_file, "listen")
+    if tls.client_ca_file is not None:
+        _load_trust(context, tls.client_ca_file, "listen", "client_ca_file")
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def client_context(tls: ClientTls) -> ssl.SSLContext:
+    """For connections to https replicas. Raises SettingsError."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if tls.ca_file is not None:
+        _load_trust(context, tls.ca_file, "upstream", "ca_file")
+    if tls.cert_file is not None:
+        _load_own(context, tls.cert_file, tls.key_file or tls.cert_file, "upstream")
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _load_own(context: ssl.SSLContext, cert: Path, key: Path, section: str) -> None:
+    try:
+        context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise _error(section, "cert_file", f"{cert} with {key}: {error}") from None
+
+
+def _load_trust(context: ssl.SSLContext, path: Path, section: str, field: str) -> None:
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ssl.SSLError) as error:
+        raise _error(section, field, f"{path}: {error}") from None
+
+
+def _error(section: str, field: str, message: str) -> SettingsError:
+    return SettingsError("settings", [Problem((section, "tls", field), f"cannot be used: {message}")])

@@ -1,0 +1,121 @@
+"""The journal: one JSON line per event with the commands it led to, after one header line.
+
+Replaying a journal through a brain made from its header must reproduce every command byte for byte; floats are written
+so that they read back exactly. Writing to a file is the body's business, and so is making a brain: `replay` takes a
+callable. A journal whose last line was cut (the process died) is valid up to there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from headway.core.commands import Command
+from headway.core.events import Event
+
+VERSION = 1
+"""Changes when a line of an older version can no longer be replayed."""
+
+
+class JournalError(ValueError):
+    """A line that is not of this journal's format. `line` counts from 1."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What is needed to make the same brain again: policy, seed of its chance, and both configs as JSON."""
+
+    version: int
+    policy: str
+    seed: int
+    config: msgspec.Raw
+    policy_config: msgspec.Raw
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One event and the commands that followed."""
+
+    event: Event
+    commands: list[Command]
+
+
+class Mismatch(msgspec.Struct, frozen=True):
+    """The first line whose commands were not reproduced."""
+
+    line: int
+    event: Event
+    recorded: str
+    replayed: str
+
+
+class Decider(Protocol):
+    """What is replayed: a brain."""
+
+    def handle(self, event: Event) -> list[Command]:
+        """What to do about an event."""
+        ...
+
+
+class _Line(msgspec.Struct, frozen=True):
+    event: Event
+    commands: msgspec.Raw
+
+
+_encode = msgspec.json.Encoder().encode
+_header = msgspec.json.Decoder(Header).decode
+_entry = msgspec.json.Decoder(Entry).decode
+_line = msgspec.json.Decoder(_Line).decode
+
+
+def encode_header(policy: str, seed: int, config: msgspec.Struct, policy_config: msgspec.Struct) -> bytes:
+    """The first line. `config`: the brain's; `policy_config`: the policy's own."""
+    raw, policy_raw = msgspec.Raw(_encode(config)), msgspec.Raw(_encode(policy_config))
+    return _encode(Header(VERSION, policy, seed, raw, policy_raw)) + b"\n"
+
+
+def encode_entry(event: Event, commands: list[Command]) -> bytes:
+    """One further line."""
+    return _encode(Entry(event, commands)) + b"\n"
+
+
+def decode_header(line: bytes) -> Header:
+    """Read the first line. Raises JournalError, also for another version."""
+    try:
+        header = _header(line)
+    except msgspec.DecodeError as error:
+        raise JournalError(1, f"not a journal header ({error})") from error
+    if header.version != VERSION:
+        raise JournalError(1, f"version {header.version} cannot be read, only {VERSION}")
+    return header
+
+
+def decode_entry(line: bytes, number: int = 0) -> Entry:
+    """Read a further line. Raises JournalError."""
+    try:
+        return _entry(line)
+    except msgspec.DecodeError as error:
+        raise JournalError(number, f"not a journal entry ({error})") from error
+
+
+def replay(lines: Iterable[bytes], make_brain: Callable[[Header], Decider]) -> Mismatch | None:
+    """Feed a journal's events to a fresh brain; the first difference, or None. Raises JournalError."""
+    source = iter(lines)
+    brain = make_brain(decode_header(next(source, b"")))
+    for number, line in _read(source):
+        replayed = _encode(brain.handle(line.event))
+        if replayed != bytes(line.commands):
+            return Mismatch(number, line.event, bytes(line.commands).decode(), replayed.decode())
+    return None
+
+
+def _read(source: Iterator[bytes]) -> Iterator[tuple[int, _Line]]:
+    for number, text in enumerate(source, start=2):
+        try:
+            yield number, _line(text)
+        except msgspec.DecodeError as error:
+            if not text.endswith(b"\n"):  # only the last line can be without: it was being written
+                return
+            raise JournalError(number, f"not a journal entry ({error})") from error

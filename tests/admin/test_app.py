@@ -1,0 +1,138 @@
+import json
+
+import msgspec
+import pytest
+
+from headway.admin import Guard, make_app
+from headway.admin.app import MAX_BODY_BYTES, unready
+from headway.core.view import Breaker
+from headway.telemetry import Telemetry
+from tests.admin.asgi import call
+from tests.admin.fakes import FakeControl
+from tests.telemetry.values import access, decision, settled, snapshot, view
+
+
+def app(control: FakeControl | None = None, telemetry: Telemetry | None = None) -> Guard:
+    return make_app(control or FakeControl(), telemetry or Telemetry())
+
+
+def test_health_and_readiness() -> None:
+    control = FakeControl()
+    assert call(app(control), "GET", "/healthz").status == 200
+    assert call(app(control), "GET", "/readyz").json() == {"ready": True, "reason": ""}
+    control.draining = True
+    reply = call(app(control), "GET", "/readyz")
+    assert (reply.status, reply.json()["reason"]) == (503, "draining")
+    assert call(app(control), "GET", "/healthz").status == 200
+
+
+def test_readiness_follows_the_fleet() -> None:
+    down = view("a", breaker=Breaker.OPEN)
+    assert unready(snapshot(), False) == "no replica is registered"
+    assert unready(snapshot(down, view("b", draining=True), view("c", sleeping=True)), False) == "no replica is usable"
+    assert unready(snapshot(down, view("b")), False) == ""
+    assert unready(snapshot(down, panic=True), False) == "", "in panic every replica is used"
+    assert unready(snapshot(down, view("b", breaker=Breaker.HALF_OPEN)), False) == ""
+
+
+def test_metrics() -> None:
+    reply = call(app(), "GET", "/metrics")
+    assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert b'headway_replica_headroom_tokens{replica="a"} 90000.0' in reply.body
+
+
+def test_fleet_shows_every_view_and_the_accounts() -> None:
+    telemetry = Telemetry()
+    telemetry.started()
+    telemetry.access(access())
+    page = call(app(telemetry=telemetry), "GET", "/fleet").json()
+    assert [v["spec"]["id"] for v in page["fleet"]["views"]] == ["a", "b/v1"]
+    assert page["fleet"]["views"][0]["headroom_tokens"] == 90_000
+    assert page["fleet"]["views"][0]["sample_age_s"] == -1
+    assert page["fleet"]["queued"] == 3
+    assert page["requests"]["started"] == page["requests"]["ok"] == 1
+    assert page["unready"] == ""
+
+
+def test_infinite_numbers_are_valid_json() -> None:
+    control = FakeControl(snapshot(view("a", headroom_tokens=float("inf"))))
+    assert call(app(control), "GET", "/fleet").json()["fleet"]["views"][0]["headroom_tokens"] is None
+
+
+def test_explain() -> None:
+    telemetry = Telemetry()
+    telemetry.record(decision("r1"))
+    telemetry.record(settled("r1"))
+    explanation = call(app(telemetry=telemetry), "GET", "/requests/r1/explain").json()
+    (attempt,) = explanation["attempts"]
+    assert attempt["decision"]["candidates"][0]["costs"] == [1.0, 0.4, 0.6]
+    assert attempt["settled"]["outcome"]["output_tokens"] == 60
+    assert call(app(), "GET", "/requests/r1/explain").status == 404
+    assert call(app(telemetry=telemetry), "GET", "/requests").json()[0]["id"] == "r1"
+
+
+def test_replicas_are_listed_added_removed() -> None:
+    control = FakeControl()
+    assert [r["replica"]["id"] for r in call(app(control), "GET", "/replicas").json()] == ["a", "b/v1"]
+    body = json.dumps({"url": "http://c:8000", "weight": 2}).encode()
+    reply = call(app(control), "POST", "/replicas", body=body)
+    assert (reply.status, reply.json()["id"]) == (201, "c")
+    assert control.added[0].weight == 2.0
+    assert call(app(control), "DELETE", "/replicas/a").status == 204
+    assert call(app(control), "DELETE", "/replicas/zzz").status == 404
+    assert control.removed == ["a", "zzz"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"", 400, "truncated"),
+        (b"[1]", 400, "Expected `object`"),
+        (b"{}", 400, "missing required field `url`"),
+        (b'{"url": 5}', 400, "Expected `str`"),
+        (b'{"url": "http://a", "colour": 1}', 400, "unknown field `colour`"),
+        (b'{"url": "http://169.254.169.254/"}', 400, "link-local"),
+        (b" " * (MAX_BODY_BYTES + 1), 413, "at most"),
+    ],
+)
+def test_bad_registrations_are_refused(body: bytes, status: int, words: str) -> None:
+    control = FakeControl()
+    reply = call(app(control), "POST", "/replicas", body=body)
+    assert reply.status == status
+    assert words in reply.json()["error"]["message"]
+    assert not control.added
+
+
+def test_drain_and_undrain_even_where_the_id_has_a_slash() -> None:
+    control = FakeControl()
+    assert call(app(control), "POST", "/replicas/b/v1/drain").json() == {"id": "b/v1", "draining": True}
+    assert call(app(control), "POST", "/replicas/b%2Fv1/undrain").status == 200
+    assert call(app(control), "POST", "/replicas/zzz/drain").status == 404
+    assert control.drained == [("b/v1", True), ("b/v1", False), ("zzz", True)]
+
+
+def test_openapi_describes_every_route() -> None:
+    page = call(app(), "GET", "/openapi.json").json()
+    assert page["openapi"].startswith("3.1")
+    assert set(page["paths"]["/replicas"]) == {"get", "post"}
+    assert page["paths"]["/replicas/{id}/drain"]["post"]["parameters"][0]["name"] == "id"
+    assert page["paths"]["/healthz"]["get"]["security"] == []
+    assert "url" in page["components"]["schemas"]["NewReplica"]["required"]
+    assert ":path" not in msgspec.json.encode(page).decode()
+
+
+def test_the_page_loads_nothing_from_anywhere() -> None:
+    reply = call(app(), "GET", "/")
+    html = reply.body.decode()
+    assert "/replicas/{id}/undrain" in html
+    assert "src=" not in html
+    assert "http://127.0.0.1:8801" in html
+    assert "https://" not in html
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+
+
+def test_unknown_paths_and_methods() -> None:
+    assert call(app(), "GET", "/nothing").status == 404
+    assert call(app(), "GET", "/fleet/").status == 404
+    assert call(app(), "POST", "/fleet").status == 405
+    assert call(app(), "HEAD", "/fleet").status == 200

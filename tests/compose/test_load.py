@@ -1,0 +1,145 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+from pydantic import SecretStr
+
+from headway.compose.load import convert, near, overlay, read, read_secret, validate
+from headway.compose.settings import Settings
+from headway.compose.source import SettingsError, parse
+
+
+def settings(text: str) -> Settings:
+    return validate(parse(text, "f.yaml", {}))
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(SettingsError) as error:
+        settings(text)
+    return [str(problem) for problem in error.value.problems]
+
+
+def test_nothing_is_needed() -> None:
+    assert settings("") == Settings()
+
+
+def test_shorthands() -> None:
+    got = settings("replicas: [http://a:1, {url: http://b:2}]\npolicy: p2c\nmodels: {fast: m1, big: [m2, m1]}\n")
+    assert [replica.url for replica in got.replicas] == ["http://a:1", "http://b:2"]
+    assert got.policy.name == "p2c"
+    assert got.models == {"fast": ["m1"], "big": ["m2", "m1"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("listen:\n  prot: 1\n", 'line 2: listen.prot: unknown key; did you mean "port"?'),
+        ("lisen: {}\n", 'line 1: lisen: unknown key; did you mean "listen"?'),
+        ("timeouts:\n  zzz: 1\n", "line 2: timeouts.zzz: unknown key; known here: connect_s, "),
+        ("replicas:\n  - {}\n", "line 2: replicas[0].url: is required"),
+        (
+            "replicas:\n  - url: http://a\n    wieght: 1\n",
+            'line 3: replicas[0].wieght: unknown key; did you mean "weight"?',
+        ),
+        ("replicas:\n  - url: http://a\n    weight: 0\n", "line 3: replicas[0].weight: "),
+        ("replicas:\n  - url: http://a\n    weight: .inf\n", "line 3: replicas[0].weight: "),
+        ("listen:\n  port: many\n", "(found 'many')"),
+        ("listen:\n  port: 70000\n", "line 2: listen.port: "),
+        ("listen:\n  tls: {cert_file: a}\n", "line 2: listen.tls.key_file: is required"),
+        ("timeouts:\n  idle_s: -1\n", "line 2: timeouts.idle_s: "),
+        ("limits:\n  max_body_bytes: 0\n", "line 2: limits.max_body_bytes: "),
+        ("models:\n  a: []\n", "line 2: models.a: "),
+        ("requests: {inject_usage: maybe}\n", "line 1: requests.inject_usage: "),
+        ("- a\n", "must be a map of sections"),
+        ("replicas: [http://a, http://a/]\n", "http://a is listed twice"),
+    ],
+)
+def test_errors_name_field_and_line(text: str, words: str) -> None:
+    (problem,) = problems(text)
+    assert words in problem
+
+
+def test_all_problems_are_reported_at_once_in_order() -> None:
+    found = problems("limits:\n  max_headers: x\nlisten:\n  prot: 1\nadmin:\n  port: -1\n")
+    assert [text.split(":")[0] for text in found] == ["line 2", "line 4", "line 6"]
+
+
+def test_secrets_do_not_show_in_errors_or_in_repr() -> None:
+    secret = "zq9-planted-4711"
+    assert secret not in repr(settings(f"admin: {{token: {secret}}}\n"))
+    text = f"admin: {{token: [{secret}]}}\nreplicas: [{{url: http://a, api_key: {{x: {secret}}}}}]\n"
+    assert secret not in "\n".join(problems(text))
+
+
+def test_expanded_variables_do_not_show_in_errors() -> None:
+    with pytest.raises(SettingsError) as error:
+        validate(parse("listen: {port: '${PORT}'}\n", "f.yaml", {"PORT": "zq9-planted"}))
+    assert "zq9-planted" not in str(error.value)
+    assert "${PORT}" in str(error.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for name, content, words in (("b", b"\xff\xfe", "not UTF-8"), ("c", b" " * 1_000_001, "larger than 1 MB")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(SettingsError, match=words):
+            read(tmp_path / name)
+    with pytest.raises(SettingsError, match="No such file"):
+        read(tmp_path / "absent")
+
+
+def test_secret_files_lose_one_trailing_newline(tmp_path: Path) -> None:
+    """Case 046."""
+    file = tmp_path / "key"
+    file.write_text("abc def\n")
+    assert read_secret(None, file, ("admin", "token")) == "abc def"
+    assert read_secret(SecretStr("x"), None, ("admin", "token")) == "x"
+    assert read_secret(None, None, ("admin", "token")) == ""
+    file.write_text("\n")
+    with pytest.raises(SettingsError, match=r"admin\.token_file: .* is empty"):
+        read_secret(None, file, ("admin", "token"))
+    with pytest.raises(SettingsError, match="not both"):
+        read_secret(SecretStr("x"), file, ("admin", "token"))
+    with pytest.raises(SettingsError, match=r"admin\.token_file"):
+        read_secret(None, tmp_path / "absent", ("admin", "token"))
+
+
+def test_the_command_line_wins_over_the_file() -> None:
+    base = settings("listen: {host: 0.0.0.0, port: 1}\nadmin: {token: abcd}\npolicy: {name: p2c, options: {x: 1}}\n")
+    got = overlay(base, {"listen": {"port": 2, "host": None}, "seed": 7, "journal": None, "policy": {}})
+    assert (got.listen.host, got.listen.port, got.seed) == ("0.0.0.0", 2, 7)
+    assert got.policy == base.policy
+    assert got.admin.token == SecretStr("abcd")
+    with pytest.raises(SettingsError, match=r"logging\.level"):
+        overlay(base, {"logging": {"level": "loud"}})
+
+
+class Inner(msgspec.Struct, frozen=True):
+    rate: float = 1.0
+
+
+class Outer(msgspec.Struct, frozen=True):
+    inner: Inner = Inner()
+    count: int = 1
+
+
+def test_options_become_structs() -> None:
+    assert convert({"inner": {"rate": 2}, "count": 3}, Outer, ("brain",)) == Outer(Inner(2.0), 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"cuont": 1}, 'brain.cuont: unknown key; did you mean "count"?'),
+        ({"inner": {"rte": 1}}, 'brain.inner.rte: unknown key; did you mean "rate"?'),
+        ({"inner": {"rate": "fast"}}, "brain.inner.rate: expected `float`"),
+    ],
+)
+def test_bad_options_name_the_field(options: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        convert(options, Outer, ("brain",))
+    assert words in str(error.value)
+
+
+def test_near() -> None:
+    assert near("prot", ["port", "host"]) == '; did you mean "port"?'
+    assert near("zzz", ["port"]) == ""
