@@ -305,7 +305,7 @@ def _solve2(xx: list[float], xy: list[float], zero: int) -> Vector:
     if det > 1e-12 * a * c:
         theta[i], theta[j] = (xy[i] * c - xy[j] * b) / det, (xy[j] * a - xy[i] * b) / det
     if theta[i] <= 0.0 or theta[j] <= 0.0:
-        alone = i if xy[i] * xy[i] * c >= xy[j] * xy[j] * a else j
+        alone = i if max(0.0, xy[i]) ** 2 * c >= max(0.0, xy[j]) ** 2 * a else j
         theta = [0.0, 0.0, 0.0]
         theta[alone] = max(0.0, xy[alone] / diagonal[alone])
     return (theta[0], theta[1], theta[2])
