@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.brain import Brain, BrainConfig
@@ -65,6 +65,7 @@ def test_commands_read_back(command: Command) -> None:
     assert journal.decode_entry(journal.encode_entry(TimerFired(0.0, "x"), [command])).commands == [command]
 
 
+@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_are_exact(at: float) -> None:
     entry = journal.decode_entry(journal.encode_entry(TimerFired(at, "x"), [SetTimer("x", at)]))

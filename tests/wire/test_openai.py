@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.wire.openai import Body, BodyError, model_edits, scan, splice
@@ -386,6 +386,8 @@ def bodies(draw: st.DrawFn) -> bytes:
     return (draw(SPACE) + "{" + ",".join(parts) + "}").encode("utf-8", "replace")
 
 
+@pytest.mark.slow
+@settings(deadline=None)
 @given(bodies(), st.text(min_size=1, max_size=12).filter(lambda name: name.isprintable()))
 def test_any_body_keeps_all_but_its_model(body: bytes, name: str) -> None:
     info = scan(body, "/v1/embeddings")

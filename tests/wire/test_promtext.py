@@ -151,7 +151,7 @@ def test_other_pages_have_no_samples(page: bytes) -> None:
 LABELS = st.dictionaries(st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,5}", fullmatch=True), st.text(max_size=8), max_size=3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["m", "mm", "other"]), LABELS, st.floats(allow_nan=False)), max_size=8))
 def test_what_is_written_is_read(series: list[tuple[str, dict[str, str], float]]) -> None:
     def escaped(text: str) -> str:
@@ -167,6 +167,7 @@ def test_what_is_written_is_read(series: list[tuple[str, dict[str, str], float]]
         assert samples.get(name, []) == [(labels, value) for n, labels, value in series if n == name]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_no_page_makes_it_raise(page: bytes) -> None:
     read(b"m" + page + b"\nm{" + page, frozenset({"m"}))

@@ -1,7 +1,7 @@
 """Edits by offset."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.wire.splice import splice
@@ -18,6 +18,7 @@ def test_impossible_edits_are_refused(edits: list[tuple[int, int, bytes]]) -> No
         splice(b"abcdef", edits)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40), st.data())
 def test_everything_outside_the_spans_stays(body: bytes, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), min_size=2, max_size=2)))

@@ -4,7 +4,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.wire import sse
@@ -40,6 +40,7 @@ def test_every_split_says_the_same(events: list[str], end: str) -> None:
     assert seen(scan(*(stream[i : i + 1] for i in range(len(stream))))) == whole
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_cutting_of_a_mixed_stream_says_the_same(data: st.DataObject) -> None:
     blank = st.sampled_from([a + b for a in LINE_ENDS.values() for b in LINE_ENDS.values() if a + b != "\r\n"])
@@ -142,6 +143,7 @@ def test_a_huge_event_of_many_lines_and_a_huge_comment() -> None:
     assert (scanner.events, scanner.done) == (7, True)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=30), max_size=20))
 def test_garbage_is_harmless_and_framed_alike(pieces: list[bytes]) -> None:
     assert seen(scan(*pieces)) == seen(scan(b"".join(pieces)))
@@ -198,6 +200,7 @@ class TestStripper:
             assert b'"choices":[]' not in got
             assert got.endswith(b"data: [DONE]\n\n")
 
+    @settings(deadline=None)
     @given(st.lists(st.sampled_from([b"\n", b"\r", b"data: x", b'{"usage"', b": c", b'"choices":[{']), max_size=20))
     def test_nothing_else_is_ever_lost(self, pieces: list[bytes]) -> None:
         assert self.strip(*pieces) == b"".join(pieces)
