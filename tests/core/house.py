@@ -1,0 +1,144 @@
+"""A small house for tests of the brain: policies that do as they are told, and short words for events."""
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from headway.core.brain import Brain, BrainConfig
+from headway.core.commands import Command, Dispatch, Record
+from headway.core.events import (
+    AttemptFinished,
+    FirstToken,
+    ProbeSucceeded,
+    Progress,
+    ReplicasChanged,
+    RequestArrived,
+    SampleTaken,
+)
+from headway.core.ids import AttemptId, ReplicaId, RequestId
+from headway.core.outcome import Outcome, OutcomeKind
+from headway.core.plugin import Chance
+from headway.core.replica import LoadSample, ReplicaSpec
+from headway.core.request import Demand, RequestInfo
+from headway.core.view import Decision, ReplicaView
+
+
+class FewestInFlight:
+    """Cost = attempts in flight; remembers what it was shown."""
+
+    name = "fewest"
+    parts: tuple[str, ...] = ("in_flight",)
+    tolerance = 0.0
+
+    def __init__(self, binds_late: bool = False) -> None:
+        self.binds_late = binds_late
+        self.shown: list[tuple[ReplicaId, ...]] = []
+
+    def costs(
+        self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
+    ) -> Sequence[tuple[float, ...]]:
+        self.shown.append(tuple(view.id for view in views))
+        return [(float(view.in_flight), float(view.in_flight)) for view in views]
+
+
+class Fixed:
+    """Costs by replica, as told; absent is inf."""
+
+    name = "fixed"
+    parts: tuple[str, ...] = ()
+    binds_late = False
+
+    def __init__(self, costs: dict[str, float], tolerance: float = 0.0) -> None:
+        self.table = costs
+        self.tolerance = tolerance
+
+    def costs(
+        self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
+    ) -> Sequence[tuple[float, ...]]:
+        return [(self.table.get(view.id, float("inf")),) for view in views]
+
+
+class House:
+    """A brain, its clock, and the commands it gave."""
+
+    def __init__(self, policy: object | None = None, config: BrainConfig | None = None, seed: int = 1) -> None:
+        self.policy = policy or FewestInFlight()
+        self.brain = Brain(config or BrainConfig(), self.policy, random.Random(seed))  # type: ignore[arg-type]
+        self.now = 0.0
+        self.epoch = 0
+
+    def tell(self, event: object) -> list[Command]:
+        return self.brain.handle(event)  # type: ignore[arg-type]
+
+    def wait(self, seconds: float) -> "House":
+        self.now += seconds
+        return self
+
+    def add(self, *names: str, probed: bool = True, **facts: object) -> list[Command]:
+        """Add replicas of model "m" and let their probes succeed."""
+        out = self.tell(ReplicasChanged(self.now, tuple(spec(name, **facts) for name in names)))
+        if probed:
+            for name in names:
+                out += self.tell(ProbeSucceeded(self.now, ReplicaId(name)))
+        return out
+
+    def ask(self, name: str, **facts: object) -> list[Command]:
+        return self.tell(RequestArrived(self.now, request(name, **facts)))
+
+    def first(self, attempt: str) -> list[Command]:
+        return self.tell(FirstToken(self.now, AttemptId(attempt)))
+
+    def grow(self, **counts: int) -> list[Command]:
+        pairs = [(AttemptId(name.replace("_", "-")), count) for name, count in counts.items()]
+        return self.tell(Progress(self.now, pairs))
+
+    def end(self, attempt: str, kind: OutcomeKind = OutcomeKind.OK, **facts: object) -> list[Command]:
+        facts.setdefault("status", 200 if kind is OutcomeKind.OK else 0)
+        facts.setdefault("committed", kind is OutcomeKind.OK)
+        return self.tell(AttemptFinished(self.now, AttemptId(attempt), Outcome(kind, **facts)))  # type: ignore[arg-type]
+
+    def report(self, name: str, **gauges: object) -> list[Command]:
+        self.epoch += 1
+        gauges.setdefault("taken_at", self.now)
+        sample = LoadSample(ReplicaId(name), epoch=self.epoch, **gauges)  # type: ignore[arg-type]
+        return self.tell(SampleTaken(self.now, sample))
+
+    def view(self, name: str) -> ReplicaView:
+        return next(view for view in self.brain.snapshot(self.now).views if view.id == name)
+
+
+def spec(name: str, **facts: object) -> ReplicaSpec:
+    facts.setdefault("model", "m")
+    facts.setdefault("serves", {"m": "m"})
+    return ReplicaSpec(ReplicaId(name), f"http://{name}", **facts)  # type: ignore[arg-type]
+
+
+def request(name: str, **facts: object) -> RequestInfo:
+    facts.setdefault("model", "m")
+    facts.setdefault("prompt_tokens", 100)
+    facts.setdefault("prompt_bytes", 400)
+    facts.setdefault("stream", True)
+    return RequestInfo(RequestId(name), **facts)  # type: ignore[arg-type]
+
+
+def only(commands: list[Command], kind: type) -> list:  # type: ignore[type-arg]
+    """The commands of one kind."""
+    return [command for command in commands if isinstance(command, kind)]
+
+
+def sent_to(commands: list[Command]) -> str | None:
+    """The replica of the one Dispatch, None if there is none."""
+    dispatches = only(commands, Dispatch)
+    assert len(dispatches) <= 1
+    return dispatches[0].replica_id if dispatches else None
+
+
+def entries(commands: list[Command], kind: type[msgspec.Struct]) -> list:  # type: ignore[type-arg]
+    """What was recorded of one kind."""
+    return [c.entry for c in only(commands, Record) if isinstance(c.entry, kind)]
+
+
+def decision(commands: list[Command]) -> Decision:
+    (found,) = entries(commands, Decision)
+    return found
