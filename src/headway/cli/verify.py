@@ -1,20 +1,22 @@
 """`headway verify`: replays a journal; every command must come again as it was recorded."""
 
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from headway import __version__
 from headway.cli.console import err, fail, out
+from headway.compose.recipe import replay
 from headway.compose.registry import PluginError, find
-from headway.compose.replay import JournalError, Mismatch, Replay
 from headway.compose.source import SettingsError
+from headway.wire.journal import JournalError, Mismatch
 
 REFRESH_EVERY = 500
+COLUMNS = (TextColumn("replaying"), BarColumn(), TextColumn("{task.fields[lines]:,} lines"), TimeRemainingColumn())
 
 
 def command(
@@ -22,47 +24,48 @@ def command(
 ) -> None:
     """Replay a journal and reproduce every decision. Exits 1 at the first command that differs."""
     try:
-        replay = Replay(file, find())
-        events, mismatch = _run(replay)
+        with Progress(*COLUMNS, console=err, transient=True) as progress:
+            task = progress.add_task("", total=file.stat().st_size, lines=0)
+            lines = _Lines(file, progress, task)
+            mismatch = replay(lines, find())
     except OSError as error:
         fail(f"{file}: {error.strerror}")
-    except (JournalError, SettingsError, PluginError) as error:
-        fail(f"{file}: {error}")
-    if mismatch is None:
-        out.print(f"[bold green]reproduced[/] {events:,} events, every command the same")
-        return
-    _show(mismatch, events)
-    if replay.header.version != __version__:
-        err.print(f"the journal was written by {replay.header.version}, this is {__version__}")
-    raise typer.Exit(1)
+    except (JournalError, SettingsError, PluginError, msgspec.DecodeError) as error:
+        fail(f"{file}: {error}", "a journal is replayed by the version of Headway that wrote it")
+    if mismatch is not None:
+        _show(mismatch)
+        raise typer.Exit(1)
+    out.print(f"[bold green]reproduced[/] {max(0, lines.count - 1):,} events, every command the same", highlight=False)
 
 
-def _run(replay: Replay) -> tuple[int, Mismatch | None]:
-    events, mismatch = 0, None
-    columns = (
-        TextColumn("replaying"),
-        BarColumn(),
-        TextColumn("{task.fields[events]:,} events"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err, transient=True) as progress:
-        task = progress.add_task("", total=replay.size, events=0)
-        for step in replay.steps():
-            events, mismatch = step.events, step.mismatch
-            if events % REFRESH_EVERY == 0:
-                progress.update(task, completed=step.bytes_read, events=events)
-    return events, mismatch
+class _Lines:
+    """The file's lines; reports progress as they are read."""
+
+    def __init__(self, file: Path, progress: Progress, task: TaskID) -> None:
+        self.count = 0
+        self._file = file
+        self._progress = progress
+        self._task = task
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._file.open("rb") as lines:
+            position = 0
+            for line in lines:
+                self.count += 1
+                position += len(line)
+                if self.count % REFRESH_EVERY == 0:
+                    self._progress.update(self._task, completed=position, lines=self.count)
+                yield line
 
 
-def _show(mismatch: Mismatch, events: int) -> None:
-    err.print(f"[bold red]different[/] at line {mismatch.line}, after {events - 1:,} events that were the same")
-    err.print("event:", highlight=False)
-    err.print(_pretty(mismatch.event), highlight=False, markup=False)
+def _show(mismatch: Mismatch) -> None:
+    err.print(f"[bold red]different[/] at line {mismatch.line}; every line before it was the same. The event:")
+    err.print(_pretty(msgspec.json.encode(mismatch.event).decode()), highlight=False, markup=False)
     recorded, replayed = _pretty(mismatch.recorded).splitlines(), _pretty(mismatch.replayed).splitlines()
     for line in difflib.unified_diff(recorded, replayed, "recorded", "replayed", lineterm=""):
         style = {"+": "green", "-": "red"}.get(line[:1], "")
         err.print(line, style=style, highlight=False, markup=False)
 
 
-def _pretty(line: bytes) -> str:
-    return msgspec.json.format(line, indent=2).decode()
+def _pretty(line: str) -> str:
+    return msgspec.json.format(line, indent=2)

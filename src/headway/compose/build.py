@@ -10,7 +10,7 @@ from headway.admin import AdminServer, make_app
 from headway.compose.control import AppControl
 from headway.compose.fleet import Fleet
 from headway.compose.journal import JournalWriter
-from headway.compose.plan import Plan, make_brain, make_plan
+from headway.compose.plan import Plan, make_plan
 from headway.compose.registry import Registry, find
 from headway.compose.settings import Settings
 from headway.coordinate.base import Source, Undetected
@@ -114,8 +114,8 @@ class App:
         plan, settings = self.plan, self.plan.settings
         self._client = http.client(connect_s=settings.timeouts.connect_s, tls=plan.gateway.client_tls)
         if settings.journal is not None:
-            self._journal = JournalWriter(settings.journal, plan.header)
-        brain = make_brain(plan.header, self._registry)
+            self._journal = JournalWriter(settings.journal, plan.recipe.header())
+        brain = plan.recipe.brain(self._registry)
         self.gateway = Gateway(brain, plan.gateway, plan.dialects, self.telemetry, self._journal)
         self.observer = Observer(
             self.gateway.post,

@@ -1,4 +1,4 @@
-"""The journal's file: a header, then one line per event and one per answer, so that `verify` can repeat it all.
+"""The journal's file: a header, then one line per event with the commands it led to.
 
 A journal with a hole is worthless, so the first line that cannot be written ends it: what is there stays a valid
 beginning. Writing goes through a buffer; a crash loses at most the last second.
@@ -6,45 +6,31 @@ beginning. Writing goes through a buffer; a crash loses at most the last second.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import msgspec
 import structlog
 
-from headway import __version__
 from headway.core.commands import Command
 from headway.core.events import Event
 from headway.runtime.clock import now
-from headway.wire.journal import encode_commands, encode_event
+from headway.wire.journal import encode_entry
 
 log = structlog.get_logger(__name__)
 
 BUFFER_BYTES = 1024 * 1024
 FLUSH_S = 1.0
-FORMAT = 1
-
-
-class Header(msgspec.Struct, frozen=True, tag="header"):
-    """What a brain is made of, besides the events: the first line of a journal."""
-
-    policy: str
-    options: dict[str, Any]
-    brain: dict[str, Any]
-    seed: int
-    version: str = __version__
-    format: int = FORMAT
 
 
 class JournalWriter:
     """Call it with each event and the commands it led to. Raises OSError when the file cannot be opened."""
 
-    def __init__(self, path: Path, header: Header, clock: Callable[[], float] = now) -> None:
+    def __init__(self, path: Path, header: bytes, clock: Callable[[], float] = now) -> None:
         self.path = path
         self.events = 0
         self._clock = clock
         self._flushed_at = clock()
         self._file: BinaryIO | None = path.open("wb", buffering=BUFFER_BYTES)
-        self._file.write(msgspec.json.encode(header) + b"\n")
+        self._file.write(header)
         self._file.flush()
 
     def __call__(self, event: Event, commands: list[Command]) -> None:
@@ -52,7 +38,7 @@ class JournalWriter:
         if self._file is None:
             return
         try:
-            self._file.write(encode_event(event) + b"\n" + encode_commands(commands) + b"\n")
+            self._file.write(encode_entry(event, commands))
             if self._clock() - self._flushed_at > FLUSH_S:
                 self._file.flush()
                 self._flushed_at = self._clock()

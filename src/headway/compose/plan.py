@@ -1,22 +1,18 @@
 """From settings to the values that rooms take: nothing is started here, everything that can be wrong is found here."""
 
-import random
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from headway.admin import binding_problem
-from headway.compose.journal import Header
-from headway.compose.load import convert, near, read_secret
+from headway.compose.load import near, read_secret
+from headway.compose.recipe import Recipe, from_settings
 from headway.compose.registry import Registry
 from headway.compose.settings import Replica, Settings
 from headway.compose.source import Problem, SettingsError
 from headway.compose.tls import client_context, server_context
 from headway.coordinate.static import AUTO, Entry
 from headway.coordinate.validate import Refused, replica_url
-from headway.core.brain import Brain, BrainConfig
-from headway.core.plugin import Policy
 from headway.engines.base import Dialect
 from headway.gateway.config import Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
 from headway.perfmodel import catalogue
@@ -27,7 +23,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Everything a gateway process is made of, as values. `secrets` must never be written anywhere."""
 
     settings: Settings
-    header: Header
+    recipe: Recipe
     gateway: GatewayConfig
     entries: tuple[Entry, ...]
     dialects: dict[str, Dialect]
@@ -48,7 +44,7 @@ def make_plan(settings: Settings, registry: Registry) -> Plan:
     keys = {entry.url: key for entry, key in zip(entries, _keys(settings, common), strict=True) if key}
     return Plan(
         settings=settings,
-        header=_header(settings, registry),
+        recipe=from_settings(settings, registry),
         gateway=_gateway(settings, keys, common),
         entries=entries,
         dialects=dialects,
@@ -57,30 +53,6 @@ def make_plan(settings: Settings, registry: Registry) -> Plan:
         admin_token=token,
         secrets=tuple({common, token, *keys.values()} - {""}),
     )
-
-
-def make_brain(header: Header, registry: Registry) -> Brain:
-    """The brain a journal's header describes; body one starts from the same header. Raises SettingsError."""
-    config = convert(header.brain, BrainConfig, ("brain",))
-    return Brain(config, make_policy(header.policy, header.options, registry), random.Random(header.seed))
-
-
-def make_policy(name: str, options: Mapping[str, Any], registry: Registry) -> Policy:
-    """A policy by name with its constants. Raises SettingsError."""
-    plugin = registry.policies.get(name)
-    if plugin is None:
-        known = ", ".join(sorted(registry.policies))
-        hint = near(name, registry.policies) or f"; there are {known}"
-        raise SettingsError("settings", [Problem(("policy", "name"), f"no policy is named {name!r}{hint}")])
-    policy: Policy = plugin.factory(convert(dict(options), plugin.config, ("policy", "options")))
-    return policy
-
-
-def _header(settings: Settings, registry: Registry) -> Header:
-    seed = settings.seed if settings.seed is not None else random.SystemRandom().getrandbits(32)
-    header = Header(policy=settings.policy.name, options=settings.policy.options, brain=settings.brain, seed=seed)
-    make_brain(header, registry)
-    return header
 
 
 def _keys(settings: Settings, common: str) -> Sequence[str]:
