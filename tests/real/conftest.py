@@ -1,0 +1,47 @@
+"""The engines of the suite: llama.cpp by default, vLLM with HEADWAY_REAL_ENGINE=vllm (`make test-vllm`)."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.real.engines import EnginePair, Launcher
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here drives real engine processes."""
+    for item in items:
+        if "tests/real/" in item.nodeid:
+            item.add_marker(pytest.mark.engines)
+
+
+@pytest.fixture(scope="session")
+def launcher(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
+    """How to start the engine under test."""
+    folder = tmp_path_factory.mktemp("engine")
+    if os.environ.get("HEADWAY_REAL_ENGINE", "llamacpp") == "vllm":
+        from tests.real import vllm
+
+        return vllm.launcher(folder)
+    pytest.importorskip("xllamacpp", reason="llama.cpp's server is not installed (extra: engines)")
+    pytest.importorskip("gguf", reason="the model writer is not installed (extra: engines)")
+    from tests.real import llama
+
+    return llama.launcher(folder)
+
+
+@pytest.fixture(scope="session")
+def _processes(launcher: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnginePair]:
+    pair = EnginePair.make(launcher, tmp_path_factory.mktemp("logs"))
+    try:
+        yield pair
+    finally:
+        pair.end()
+
+
+@pytest.fixture
+def pair(_processes: EnginePair) -> EnginePair:
+    """Two healthy engines with nothing to do; what an earlier test killed runs again."""
+    _processes.revive()
+    _processes.wait_until_idle()
+    return _processes

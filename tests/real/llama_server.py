@@ -1,0 +1,29 @@
+"""One real llama.cpp server in a process of its own: `python llama_server.py MODEL.gguf PORT SLOTS CONTEXT`.
+
+Runs until it is killed or its standard input closes, so that it does not outlive the tests.
+"""
+
+import sys
+
+import xllamacpp
+
+
+def main(model: str, port: int, slots: int, context: int) -> None:
+    """Serve `model` on loopback with `slots` slots of `context` tokens each."""
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.model_alias = ["tiny"]
+    params.hostnames = ["127.0.0.1"]
+    params.port = port
+    params.n_parallel = slots
+    params.n_ctx = slots * context
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.endpoint_metrics = params.endpoint_slots = params.endpoint_props = True
+    server = xllamacpp.Server(params)
+    sys.stdout.write(f"{server.listening_address}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
