@@ -1,0 +1,123 @@
+"""The forecast peak: exact where lengths are known, bounded where they are not, and cheap sums that stay true."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.memory import HORIZONS, Curve, Outlook, Residual, forecast_peak, overflow_probability
+
+batches = st.lists(st.tuples(st.integers(0, 500), st.integers(1, 300)), min_size=1, max_size=8)
+
+
+@given(batches)
+def test_the_formula_equals_a_simulation(batch: list[tuple[int, int]]) -> None:
+    longest = max(left for _, left in batch)
+    used = [sum(c + t for c, left in batch if t <= left) for t in range(longest + 1)]
+    assert forecast_peak(batch) == max(used)
+
+
+def test_blocks_are_rounded_up() -> None:
+    assert forecast_peak([(10, 7)], block_tokens=16) == 32
+    assert forecast_peak([]) == 0
+
+
+def exponential(mean: float) -> list[float]:
+    return [math.exp(-t / mean) for t in HORIZONS]
+
+
+def test_a_share_is_the_mean_and_variance_of_a_coin() -> None:
+    part = Outlook([1.0, 0.5, *[0.0] * 5]).share(100.0)
+    assert part.mean[:3] == [100.0, (100 + HORIZONS[1]) / 2, 0.0]
+    assert part.var[:3] == [0.0, ((100 + HORIZONS[1]) / 2) ** 2, 0.0]
+    assert (part.peak, part.peak_var) == (max(part.mean), max(part.var))
+
+
+def test_sequences_grow_together() -> None:
+    assert Outlook([1.0] * 7, sequences=3).share(10.0).mean == [10.0 + 3 * t for t in HORIZONS]
+
+
+shares = st.builds(
+    lambda context, mean: Outlook(exponential(mean)).share(context), st.floats(1, 5000), st.floats(10, 3000)
+)
+
+
+@given(st.lists(shares, max_size=6), st.lists(shares, max_size=6))
+def test_what_was_added_can_be_taken_away(stay: list, go: list) -> None:  # type: ignore[type-arg]
+    curve, other = Curve(), Curve()
+    for part in [*stay, *go]:
+        curve.add(part)
+    for part in go:
+        curve.subtract(part)
+    other.reset(stay)
+    assert curve.mean == pytest.approx(other.mean, abs=1e-6)
+    assert curve.var == pytest.approx(other.var, abs=1e-2)
+    curve.reset()
+    assert curve.peak(2.0) == (0.0, 0.0)
+
+
+@given(st.lists(shares, max_size=6), shares, st.floats(0, 40_000))
+def test_the_sum_of_peaks_bounds_every_horizon(batch: list, part, room: float) -> None:  # type: ignore[no-untyped-def,type-arg]
+    """What admission relies on: if the cheap bound fits, the walk over the horizons fits."""
+    curve = Curve()
+    curve.reset(batch)
+    mean, var = curve.peak(2.0)
+    if mean + part.peak + 2.0 * math.sqrt(var + part.peak_var) <= room:
+        assert curve.fits(part, room + 1e-6, 0.0, 2.0)
+
+
+def test_fits_is_exact_at_the_edge() -> None:
+    part = Outlook([1.0] + [0.0] * 6).share(100.0)
+    curve = Curve()
+    assert curve.fits(part, 100.0, 0.0, 2.0)
+    assert not curve.fits(part, 99.9, 0.0, 2.0)
+    assert not curve.fits(part, 100.0, 1.0, 2.0)
+    assert curve.fits(part, 102.0, 1.0, 2.0)
+
+
+def test_without_deviations_only_means_count() -> None:
+    curve = Curve()
+    curve.add(Outlook([1.0, 0.5, *[0.0] * 5]).share(100.0))
+    assert curve.peak(0.0) == (100.0, 0.0)
+
+
+def _reach(horizons: tuple[int, ...], batch: list[tuple[float, float]]) -> float:
+    best = 0.0
+    for t in horizons:
+        alive = [(c + t, math.exp(-t / mean)) for c, mean in batch]
+        mu = sum(h * s for h, s in alive)
+        best = max(best, mu + 2.0 * math.sqrt(sum(h * h * s * (1 - s) for h, s in alive)))
+    return best
+
+
+@pytest.mark.slow
+def test_seven_horizons_miss_little_of_the_peak() -> None:
+    rng = random.Random(5)
+    missed = []
+    for _ in range(40):
+        mean, prompt = rng.choice([50, 200, 500, 1500]), rng.choice([20, 100, 500, 2000])
+        batch = [(prompt * rng.uniform(0.3, 3) + rng.random() * mean, mean * rng.uniform(0.5, 1.2)) for _ in range(16)]
+        missed.append(1 - _reach(HORIZONS, batch) / _reach(tuple(range(0, 6000, 20)), batch))
+    assert sum(missed) / len(missed) < 0.03
+    assert max(missed) < 0.25
+
+
+def test_overflow_probability_is_the_upper_tail() -> None:
+    assert overflow_probability(0.0, 10.0) == 0.5
+    assert overflow_probability(16.45, 10.0) == pytest.approx(0.05, abs=1e-3)
+    assert overflow_probability(1.0, 0.0) == 0.0
+    assert overflow_probability(-1.0, 0.0) == 1.0
+    assert overflow_probability(math.inf, 0.0) == 0.0
+
+
+def test_the_residual_shrugs_off_one_torn_report() -> None:
+    residual = Residual()
+    for difference in (100.0, 104.0, 9000.0, 98.0):
+        residual.push(difference)
+    assert residual.value == 102.0
+    assert math.sqrt(residual.var) < 10.0
+    for _ in range(5):
+        residual.push(500.0)
+    assert (residual.value, residual.var) == (500.0, 0.0)
