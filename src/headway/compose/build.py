@@ -126,7 +126,7 @@ class App:
             exporters=settings.observe.dcgm_exporters,
             on_cards=self._new_cards,
         )
-        self.fleet = Fleet(self.gateway.post, self.observer.watch, self.detect, settings.models)
+        self.fleet = Fleet(self.gateway.post, self.observer.watch, self.detect, settings.models, plan.dialects)
         self.gateway.on_probe(self.observer.probe)
 
     def _open_admin(self) -> None:

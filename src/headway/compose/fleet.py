@@ -4,7 +4,7 @@ The brain hears ReplicasChanged, the observer gets the list to watch. Aliases of
 here, so that no other room knows where a model's names come from.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ import structlog
 from headway.admin import Added, Refused
 from headway.admin.control import NewReplica
 from headway.coordinate.registry import Change, Registry
-from headway.coordinate.static import Entry, merged
+from headway.coordinate.static import AUTO, Entry, merged
 from headway.coordinate.validate import Refused as BadUrl
 from headway.coordinate.validate import replica_url
 from headway.core.events import Event, ReplicasChanged
@@ -39,12 +39,14 @@ class Fleet:
         watch: Callable[[Sequence[ReplicaSpec]], None],
         detect: Detect,
         aliases: Mapping[str, Sequence[str]],
+        engines: Collection[str],
     ) -> None:
         self._registry = Registry()
         self._post = post
         self._watch = watch
         self._detect = detect
         self._aliases = aliases
+        self._engines = engines
         self._listed: dict[ReplicaId, frozenset[str]] = {}
 
     def specs(self) -> tuple[ReplicaSpec, ...]:
@@ -71,6 +73,8 @@ class Fleet:
         url = replica_url(wanted.url)
         if isinstance(url, BadUrl):
             return Refused(f"url: {url.reason}")
+        if wanted.engine != AUTO and wanted.engine not in self._engines:
+            return Refused(f"engine: there are {', '.join(sorted(self._engines))}")
         entry = Entry(**{**msgspec.structs.asdict(wanted), "url": url})
         found = await self._detect(url)
         if not isinstance(found, ReplicaSpec) and not entry.complete:

@@ -1,0 +1,62 @@
+"""What a brain is made of besides events. The gateway starts from it, a journal begins with it, `verify` repeats it."""
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from headway.compose.load import convert, near
+from headway.compose.registry import Registry
+from headway.compose.settings import Settings
+from headway.compose.source import Problem, SettingsError
+from headway.core.brain import Brain, BrainConfig
+from headway.core.plugin import Plugin
+from headway.wire import journal
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """A policy by name with its config, the brain's config, and the seed of its chance."""
+
+    policy: str
+    seed: int
+    config: BrainConfig
+    policy_config: msgspec.Struct
+
+    def header(self) -> bytes:
+        """The first line of a journal."""
+        return journal.encode_header(self.policy, self.seed, self.config, self.policy_config)
+
+    def brain(self, registry: Registry) -> Brain:
+        """A fresh brain."""
+        policy = registry.policies[self.policy].factory(self.policy_config)
+        return Brain(self.config, policy, random.Random(self.seed))
+
+
+def from_settings(settings: Settings, registry: Registry) -> Recipe:
+    """Raises SettingsError for unknown policies and constants. Without a seed in the settings, a fresh one."""
+    seed = settings.seed if settings.seed is not None else random.SystemRandom().getrandbits(32)
+    plugin = _policy(settings.policy.name, registry)
+    options: Mapping[str, Any] = settings.policy.options
+    policy_config = convert(dict(options), plugin.config, ("policy", "options"))
+    return Recipe(plugin.name, seed, convert(settings.brain, BrainConfig, ("brain",)), policy_config)
+
+
+def from_header(header: journal.Header, registry: Registry) -> Recipe:
+    """Raises SettingsError for a policy that is not installed, msgspec.DecodeError for configs of another shape."""
+    plugin = _policy(header.policy, registry)
+    config = msgspec.json.decode(header.config, type=BrainConfig)
+    return Recipe(plugin.name, header.seed, config, msgspec.json.decode(header.policy_config, type=plugin.config))
+
+
+def replay(lines: Iterable[bytes], registry: Registry) -> journal.Mismatch | None:
+    """Repeat a journal; the first difference, or None. Raises JournalError, SettingsError or msgspec.DecodeError."""
+    return journal.replay(lines, lambda header: from_header(header, registry).brain(registry))
+
+
+def _policy(name: str, registry: Registry) -> Plugin:
+    plugin = registry.policies.get(name)
+    if plugin is None:
+        hint = near(name, registry.policies) or f"; there are {', '.join(sorted(registry.policies))}"
+        raise SettingsError("settings", [Problem(("policy", "name"), f"no policy is named {name!r}{hint}")])
+    return plugin

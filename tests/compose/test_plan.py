@@ -1,0 +1,128 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+import trustme
+
+from headway.compose.load import validate
+from headway.compose.plan import Plan, make_plan
+from headway.compose.registry import find
+from headway.compose.settings import Settings
+from headway.compose.source import SettingsError, parse
+from headway.gateway.config import GatewayConfig
+
+SECRETS = ("key-of-a", "key-of-all", "token-of-admin")
+
+
+def plan(text: str) -> Plan:
+    return make_plan(validate(parse(text, "f.yaml", {})), find([]))
+
+
+def problem(text: str) -> str:
+    document = parse(text, "f.yaml", {})
+    with pytest.raises(SettingsError) as error:
+        make_plan(validate(document), find([]))
+    return str(error.value.located(document))
+
+
+def test_defaults_are_those_of_the_data_plane() -> None:
+    assert make_plan(Settings(), find([])).gateway == GatewayConfig()
+
+
+def test_keys_reach_gateway_and_observer_and_are_known_as_secrets() -> None:
+    made = plan(
+        "replicas: [{url: 'http://A:8000/', api_key: key-of-a}, http://b:8000]\n"
+        "upstream: {api_key: key-of-all}\nadmin: {token: token-of-admin}\n"
+    )
+    assert made.keys == {"http://a:8000": "key-of-a", "http://b:8000": "key-of-all"}
+    assert made.gateway.replica_keys == made.keys
+    assert made.gateway.auth.api_key == "key-of-all"
+    assert set(made.secrets) == set(SECRETS)
+
+
+def test_without_keys_nothing_is_sent() -> None:
+    """Case 046."""
+    made = plan("replicas: [http://b:8000]\n")
+    assert made.keys == {}
+    assert made.gateway.auth.api_key == ""
+    assert made.secrets == ()
+
+
+def test_entries_carry_what_is_stated() -> None:
+    (entry,) = plan(
+        "replicas: [{url: http://a, engine: vllm, model: m, serves: {x: m}, weight: 2, metrics: false,"
+        " labels: {z: '1'}}]\n"
+    ).entries
+    assert (entry.url, entry.engine, entry.model, entry.serves) == ("http://a", "vllm", "m", {"x": "m"})
+    assert (entry.weight, entry.metrics, entry.labels) == (2.0, False, {"z": "1"})
+    assert entry.features == {}
+
+
+def test_a_known_gpu_gives_priors_of_speed() -> None:
+    (entry,) = plan("replicas: [{url: http://a, model: llama-3.1-8b, gpu: h100-80gb}]\n").entries
+    assert entry.features["prefill_tokens_per_s"] > 1000
+    (unknown,) = plan("replicas: [{url: http://a, model: my-own, gpu: h100-80gb}]\n").entries
+    assert unknown.features == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("replicas:\n  - ftp://a\n", "line 2: replicas[0].url: only http"),
+        ("replicas:\n  - http://u:p@a\n", "line 2: replicas[0].url: credentials inside a URL"),
+        ("replicas:\n  - http://169.254.169.254\n", "line 2: replicas[0].url: "),
+        (
+            "replicas:\n  - url: http://a\n    engine: vlm\n",
+            "line 3: replicas[0].engine: no engine is named 'vlm'; did you",
+        ),
+        ("policy:\n  name: hedroom\n", "line 2: policy.name: no policy is named 'hedroom'; did you mean \"headroom\"?"),
+        ("policy:\n  name: headroom\n  options:\n    zzz: 1\n", "line 4: policy.options.zzz: unknown key"),
+        ("brain:\n  health:\n    nonsense: 1\n", "line 3: brain.health.nonsense: unknown key"),
+        ("admin:\n  host: 0.0.0.0\n", "line 2: admin.host: the admin port on 0.0.0.0 would be open"),
+        ("listen:\n  tls: {cert_file: /absent, key_file: /absent}\n", "line 2: listen.tls.cert_file: cannot be used: "),
+        ("upstream:\n  tls: {ca_file: /absent}\n", "line 2: upstream.tls.ca_file: cannot be used: "),
+        ("replicas:\n  - url: http://a\n    api_key_file: /absent\n", "line 3: replicas[0].api_key_file: /absent"),
+    ],
+)
+def test_errors_name_field_and_line(text: str, words: str) -> None:
+    assert words in problem(text)
+
+
+def test_the_admin_port_may_be_open_with_a_token_or_be_off() -> None:
+    assert plan("admin: {host: 0.0.0.0, token: abcdef}\n").admin_token == "abcdef"
+    assert plan("admin: {host: 0.0.0.0, enabled: false}\n").admin_token == ""
+
+
+def test_every_section_reaches_the_data_plane() -> None:
+    gateway = plan(
+        "limits: {max_body_bytes: 5}\ntimeouts: {idle_s: 7}\ncors: {origins: ['*']}\n"
+        "requests: {paths: [/x], session_headers: [X-S], deadline_header: X-D, inject_usage: never}\n"
+        "upstream: {preserve_host: true, trust_forwarded: true, forward_authorization: true}\n"
+        "listen: {host: '::1', port: 0, backlog: 9}\n"
+    ).gateway
+    assert gateway.limits.max_body_bytes == 5
+    assert gateway.timeouts.idle_s == 7.0
+    assert gateway.cors.origins == ("*",)
+    assert (gateway.paths, gateway.session_headers, gateway.deadline_header) == (("/x",), ("x-s",), "x-d")
+    assert (gateway.inject_usage, gateway.preserve_host, gateway.trust_forwarded) == ("never", True, True)
+    assert gateway.auth.forward_client
+    assert (gateway.host, gateway.port, gateway.backlog) == ("::1", 0, 9)
+
+
+def test_tls_contexts_are_made(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = authority.issue_cert("localhost")
+    server.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    made = plan(
+        f"listen: {{tls: {{cert_file: {tmp_path}/server.pem, key_file: {tmp_path}/server.pem,"
+        f" client_ca_file: {tmp_path}/ca.pem}}}}\nupstream: {{tls: {{ca_file: {tmp_path}/ca.pem}}}}\n"
+    ).gateway
+    assert made.server_tls is not None
+    assert made.client_tls is not None
+    assert made.client_tls.check_hostname
+
+
+def test_a_policy_takes_its_own_options() -> None:
+    recipe = plan("policy: {name: headroom, options: {tolerance: 0.2}}\n").recipe
+    assert msgspec.to_builtins(recipe.policy_config)["tolerance"] == 0.2

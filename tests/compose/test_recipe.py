@@ -1,0 +1,72 @@
+import math
+
+import msgspec
+import pytest
+
+from headway.compose.load import validate
+from headway.compose.recipe import Recipe, from_header, from_settings, replay
+from headway.compose.registry import find
+from headway.compose.source import SettingsError, parse
+from headway.core.brain import BrainConfig
+from headway.core.events import Event, ReplicasChanged, RequestArrived, TimerFired
+from headway.core.ids import ReplicaId, RequestId
+from headway.core.replica import ReplicaSpec
+from headway.core.request import RequestInfo
+from headway.wire import journal
+
+REGISTRY = find([])
+
+
+def recipe(text: str = "seed: 7\n") -> Recipe:
+    return from_settings(validate(parse(text, "f.yaml", {})), REGISTRY)
+
+
+def events() -> list[Event]:
+    specs = tuple(ReplicaSpec(ReplicaId(name), f"http://{name}", model="m", serves={"m": "m"}) for name in "abcd")
+    arrivals = [
+        RequestArrived(1.0 + n / 100, RequestInfo(RequestId(f"r{n:04d}"), "m", prompt_bytes=400)) for n in range(60)
+    ]
+    return [ReplicasChanged(0.0, specs), *arrivals, TimerFired(9.0, "unknown")]
+
+
+def lines(made: Recipe) -> list[bytes]:
+    brain = made.brain(REGISTRY)
+    return [made.header(), *(journal.encode_entry(event, brain.handle(event)) for event in events())]
+
+
+def test_the_same_recipe_survives_the_header() -> None:
+    made = recipe("seed: 7\npolicy: {name: headroom, options: {tolerance: 0.3}}\nbrain: {admission: {scan: 5}}\n")
+    assert from_header(journal.decode_header(made.header()), REGISTRY) == made
+
+
+def test_no_default_of_the_brain_is_lost_in_json() -> None:
+    def numbers(value: object) -> list[float]:
+        if isinstance(value, dict):
+            return [n for inner in value.values() for n in numbers(inner)]
+        return [value] if isinstance(value, float) else []
+
+    assert all(math.isfinite(n) for n in numbers(msgspec.to_builtins(BrainConfig())))
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY.policies))
+def test_a_journal_of_every_policy_is_reproduced(policy: str) -> None:
+    made = recipe(f"seed: 7\npolicy: {policy}\n")
+    assert replay(lines(made), REGISTRY) is None
+
+
+def test_another_seed_is_found_out() -> None:
+    written = lines(recipe("seed: 7\npolicy: random\n"))
+    other = recipe("seed: 8\npolicy: random\n").header()
+    mismatch = replay([other, *written[1:]], REGISTRY)
+    assert mismatch is not None
+    assert mismatch.recorded != mismatch.replayed
+
+
+def test_without_a_seed_each_start_has_its_own() -> None:
+    assert recipe("{}").seed != recipe("{}").seed
+
+
+def test_a_policy_that_is_not_installed_is_named() -> None:
+    header = journal.decode_header(recipe().header())
+    with pytest.raises(SettingsError, match="no policy is named 'theirs'"):
+        from_header(msgspec.structs.replace(header, policy="theirs"), REGISTRY)
