@@ -55,14 +55,6 @@ def test_entries_carry_what_is_stated() -> None:
     ).entries
     assert (entry.url, entry.engine, entry.model, entry.serves) == ("http://a", "vllm", "m", {"x": "m"})
     assert (entry.weight, entry.metrics, entry.labels) == (2.0, False, {"z": "1"})
-    assert entry.features == {}
-
-
-def test_a_known_gpu_gives_priors_of_speed() -> None:
-    (entry,) = plan("replicas: [{url: http://a, model: llama-3.1-8b, gpu: h100-80gb}]\n").entries
-    assert entry.features["prefill_tokens_per_s"] > 1000
-    (unknown,) = plan("replicas: [{url: http://a, model: my-own, gpu: h100-80gb}]\n").entries
-    assert unknown.features == {}
 
 
 @pytest.mark.parametrize(

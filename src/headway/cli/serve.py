@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import gc
+import json
+import os
 import resource
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +38,9 @@ def command(
     journal: Annotated[Path | None, typer.Option(help="Write events and commands for headway verify.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.", show_default="info")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the brain's chance.", show_default="random")] = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Write ports and pid here, as JSON, once they listen.")
+    ] = None,
 ) -> None:
     """Balance load over a fleet of inference engines.
 
@@ -60,7 +65,7 @@ def command(
     app.telemetry.watch("headway_log_lines_dropped_total", "Log lines not written.", lambda: logs.sink.dropped)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(app.run(_welcome))
+            runner.run(app.run(lambda app: _welcome(app, ready_file)))
     except OSError as error:
         _explain(error, plan.settings)
     finally:
@@ -85,8 +90,8 @@ def _plan(config: Path | None, changes: Mapping[str, object], registry: Registry
         fail(str(located), "`headway check FILE` explains a settings file; docs/configuration.md lists every setting")
 
 
-def _welcome(app: App) -> None:
-    """What was opened and what comes next, before the first log line. Long-lived objects leave the collector's care."""
+def _welcome(app: App, ready_file: Path | None) -> None:
+    """Say what was opened. What lives as long as the process leaves the garbage collector's care."""
     settings = app.plan.settings
     scheme = "https" if settings.listen.tls else "http"
     table = Table(
@@ -103,6 +108,10 @@ def _welcome(app: App) -> None:
         table.add_row("journal", escape(str(settings.journal)))
     if err.is_terminal:
         err.print(table)
+    if ready_file is not None:
+        partial = ready_file.with_suffix(".partial")
+        partial.write_text(json.dumps({"port": app.port, "admin_port": app.admin_port, "pid": os.getpid()}))
+        partial.rename(ready_file)
     gc.collect()
     gc.freeze()
 

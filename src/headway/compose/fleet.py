@@ -12,6 +12,7 @@ import structlog
 
 from headway.admin import Added, Refused
 from headway.admin.control import NewReplica
+from headway.compose.priors import features
 from headway.coordinate.registry import Change, Registry
 from headway.coordinate.static import AUTO, Entry, merged
 from headway.coordinate.validate import Refused as BadUrl
@@ -108,10 +109,10 @@ class Fleet:
         self._watch(self._registry.specs())
 
     def _named(self, spec: ReplicaSpec) -> ReplicaSpec:
-        """The spec with every alias that leads to something it serves, most wanted name first."""
+        """The spec with priors of its speed, and every alias that leads to something it serves, most wanted first."""
         serves = dict(spec.serves)
         for alias, targets in self._aliases.items():
             target = next((spec.serves[name] for name in targets if name in spec.serves), None)
             if target is not None:
                 serves[alias] = target
-        return msgspec.structs.replace(spec, serves=serves)
+        return msgspec.structs.replace(spec, serves=serves, features=features(spec))

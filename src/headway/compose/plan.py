@@ -15,8 +15,6 @@ from headway.coordinate.static import AUTO, Entry
 from headway.coordinate.validate import Refused, replica_url
 from headway.engines.base import Dialect
 from headway.gateway.config import Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
-from headway.perfmodel import catalogue
-from headway.perfmodel.steptime import StepModel
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -71,19 +69,7 @@ def _entry(replica: Replica, index: int, dialects: Mapping[str, Dialect]) -> Ent
         hint = near(replica.engine, dialects) or f"; there are {', '.join(sorted(dialects))}"
         raise SettingsError("settings", [Problem((*path, "engine"), f"no engine is named {replica.engine!r}{hint}")])
     stated = replica.model_dump(exclude={"url", "api_key", "api_key_file"})
-    return Entry(url=url, **stated, features=features(replica))
-
-
-def features(replica: Replica) -> dict[str, float]:
-    """Priors for the learned speeds, from the catalogue, where both GPU and model are named and known."""
-    if not (replica.gpu and replica.model):
-        return {}
-    try:
-        model, gpu = catalogue.model(replica.model), catalogue.gpu(replica.gpu)
-        precision = catalogue.precision(replica.precision or "auto")
-        return StepModel(model, gpu, precision=precision, tp=replica.gpu_count, kv_dtype="auto").features()
-    except ValueError:  # a model of one's own is not in the catalogue: the speed is learned from nothing
-        return {}
+    return Entry(url=url, **stated)
 
 
 def _gateway(settings: Settings, keys: dict[str, str], common: str) -> GatewayConfig:
