@@ -37,7 +37,7 @@ SCENARIO = (
 RATE = 10.0
 """Requests/s: about what an even split can no longer carry, and well within what the fleet can."""
 
-MAX_TOKENS = 512
+MAX_TOKENS = 256
 """What every client states. Real lengths are the engine's own choice: a policy is told no more than in production."""
 
 PATIENCE_S = 14.0

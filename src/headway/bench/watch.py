@@ -12,7 +12,7 @@ from headway.wire import promtext
 
 INTERVAL_S = 0.5
 _SUM, _COUNT = "vllm:time_to_first_token_seconds_sum", "vllm:time_to_first_token_seconds_count"
-_LAG = "headway_emulator_lag_ratio"
+_LAG = "headway_emulator_clock_lag_ratio"
 _NAMES = frozenset({_SUM, _COUNT, _LAG})
 
 

@@ -167,18 +167,20 @@ class _Screen(Display):
 
     def _bar(self, progress: Progress) -> Table:
         total_s = self._plan.seconds * self._plan.fleet.time_scale
-        line = Table.grid(padding=(0, 2))
-        accounts = progress.accounts
-        line.add_row(
-            ProgressBar(total=total_s, completed=min(total_s, max(0.0, progress.elapsed_s)), width=30),
-            f"{progress.started} sent, {progress.in_flight} in flight, {self._held} held by the gateway, "
-            f"{accounts.ok} ok, {progress.finished - accounts.ok} not ok",
+        elapsed_s = min(total_s, max(0.0, progress.elapsed_s))
+        held = f", {self._held} held by the gateway" if self._held else ""
+        lines = Table.grid(padding=(0, 2))
+        lines.add_row(
+            ProgressBar(total=total_s, completed=elapsed_s, width=24),
+            f"{progress.started} sent, {progress.in_flight} open{held}, {progress.accounts.ok} ok, "
+            f"{progress.finished - progress.accounts.ok} not ok",
         )
-        return line
+        return lines
 
 
 def _rows(meter: FleetMeter, glance: Glance) -> list[FleetRow]:
-    rows = meter.rows(glance.fleet)
+    """The glance's replicas by name, so that they keep their places from policy to policy."""
+    rows = sorted(meter.rows(glance.fleet), key=lambda row: row.name)
     return [msgspec.structs.replace(row, ttft_s=glance.ttft_s.get(row.name)) for row in rows]
 
 

@@ -12,6 +12,8 @@ from rich.table import Table
 
 from headway.report.figures import bar, count, rate, seconds
 
+BAR_WIDTH = 8
+
 
 class FleetRow(msgspec.Struct, frozen=True):
     """One replica now; None is what nobody knows. `state` is a word for people."""
@@ -77,29 +79,38 @@ class FleetMeter:
 
 
 def fleet_table(rows: Sequence[FleetRow], title: str = "") -> Table:
-    """The table of the fleet."""
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
-    table.add_column("replica")
-    table.add_column("GPU")
-    table.add_column("KV use", min_width=15)
-    for name in ("headroom", "running", "waiting", "in flight", "TTFT", "tokens/s", "sample age"):
-        table.add_column(name, justify="right")
-    table.add_column("state")
+    """The table of the fleet, 80 columns wide while every replica is well; troubles get a column of their own."""
+    troubled = any(row.state != "ok" for row in rows)
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, collapse_padding=True)
+    table.add_column("replica", no_wrap=True)
+    table.add_column("GPU", no_wrap=True)
+    table.add_column("KV use", no_wrap=True)
+    for name in ("headroom", "run", "wait", "in\nflight", "TTFT", "tokens\n/s", "sample\nage"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if troubled:
+        table.add_column("state")
     for row in rows:
-        table.add_row(
-            row.name,
-            row.gpu,
-            _kv(row.kv_share),
-            _headroom(row.headroom_tokens),
-            count(row.running),
-            count(row.waiting),
-            count(row.in_flight),
-            seconds(row.ttft_s),
-            rate(row.tokens_per_s, ""),
-            seconds(row.sample_age_s),
-            row.state if row.state == "ok" else f"[yellow]{row.state}[/]",
-        )
+        table.add_row(*_cells(row), *([_state_cell(row.state)] if troubled else []))
     return table
+
+
+def _cells(row: FleetRow) -> list[str]:
+    return [
+        row.name,
+        row.gpu,
+        _kv(row.kv_share),
+        _headroom(row.headroom_tokens),
+        count(row.running),
+        count(row.waiting),
+        count(row.in_flight),
+        seconds(row.ttft_s),
+        rate(row.tokens_per_s, ""),
+        seconds(row.sample_age_s),
+    ]
+
+
+def _state_cell(state: str) -> str:
+    return state if state == "ok" else f"[yellow]{state}[/]"
 
 
 def plain_line(rows: Sequence[FleetRow]) -> str:
@@ -115,7 +126,7 @@ def _kv(share: float | None) -> str:
     if share is None:
         return bar(None)
     colour = "green" if share < 0.7 else "yellow" if share < 0.9 else "red"
-    return f"[{colour}]{bar(share)}[/] {share * 100:3.0f} %"
+    return f"[{colour}]{bar(share, BAR_WIDTH)}[/] {share * 100:3.0f} %"
 
 
 def _headroom(tokens: float | None) -> str:

@@ -76,7 +76,6 @@ _COMPARED: tuple[tuple[str, Cell, Callable[[float | None], str], bool], ...] = (
     ("TTFT p50", lambda s: s.ttft.p50, seconds, False),
     ("TTFT p99", lambda s: s.ttft.p99, seconds, False),
     ("TPOT p50", lambda s: s.tpot.p50, seconds, False),
-    ("TPOT p99", lambda s: s.tpot.p99, seconds, False),
     ("cached", lambda s: s.cached_tokens / s.prompt_tokens if s.prompt_tokens else None, share, True),
     ("not ok", lambda s: s.accounts.started - s.accounts.ok, count, False),
 )
@@ -84,10 +83,16 @@ _COMPARED: tuple[tuple[str, Cell, Callable[[float | None], str], bool], ...] = (
 
 def comparison_table(runs: Sequence[tuple[str, Summary]]) -> Table:
     """Policies side by side on one workload; the best value of each column is bold when they differ."""
-    table = Table(box=box.SIMPLE_HEAD, title="the same workload under each policy", title_justify="left")
-    table.add_column("policy")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title="the same workload under each policy",
+        title_justify="left",
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    table.add_column("policy", no_wrap=True)
     for name, _, _, _ in _COMPARED:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     bests = [_best([read(summary) for _, summary in runs], high) for _, read, _, high in _COMPARED]
     for policy, summary in runs:
         cells = []
