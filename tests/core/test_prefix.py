@@ -152,6 +152,16 @@ def test_case_155_churn_with_shared_prefixes_stays_flat() -> None:
     assert len(index._masks) == index.blocks(A)
 
 
+def test_decoded_sets_are_remembered_within_bounds() -> None:
+    index = PrefixIndex(PrefixConfig(decoded=4))
+    for k in range(20):
+        for j in range(k + 1):
+            index.insert(ReplicaId(f"r{j}"), chain(k, 1))
+    for k in range(20):
+        assert index.match(chain(k, 1)) == {f"r{j}": 2 for j in range(k + 1)}
+    assert len(index._decoded) <= 4
+
+
 class TestTrust:
     def test_starts_whole_for_strangers_too(self) -> None:
         assert PrefixIndex().trust(A) == 1.0

@@ -191,6 +191,14 @@ def test_kinds_are_bounded() -> None:
     assert len(model._kinds) == 5
 
 
+def test_non_negative_of_singular_systems() -> None:
+    """All steps alike: what they share goes to one coefficient."""
+    ones = [4.0] * 6
+    theta = non_negative(ones, [8.0, 8.0, 8.0])
+    assert sorted(theta) == [0.0, 0.0, 2.0]
+    assert non_negative(ones, [-8.0, -8.0, -8.0]) == (0.0, 0.0, 0.0)
+
+
 numbers = st.floats(-10, 10)
 
 

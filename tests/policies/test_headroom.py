@@ -31,6 +31,11 @@ def test_ttft_is_backlog_and_own_prefill_over_the_rate() -> None:
     assert row["ttft"] == pytest.approx(8_000 / FAST.prefill_tokens_per_s)
 
 
+def test_a_prompt_cached_in_whole_still_computes_a_token() -> None:
+    (row,) = costs([view("a")], prompt=1000, hits={"a": 1000})
+    assert row["ttft"] == pytest.approx(1 / FAST.prefill_tokens_per_s)
+
+
 def test_others_pay_for_slower_steps_and_for_the_prefill() -> None:
     idle, loaded = costs([view("a"), busy("b", 50, left=100.0)], prompt=1000, output=300.0)
     assert idle["ext"] == 0.0

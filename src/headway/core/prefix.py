@@ -180,15 +180,13 @@ class PrefixIndex:
         self._copies -= len(dropped)
 
     def _decode(self, mask: int) -> tuple[ReplicaId, ...]:
-        """The replicas of a mask, lowest bit first."""
-        names = self._decoded.get(mask)
-        if names is None:
-            if len(self._decoded) >= self._config.decoded:
-                self._decoded.clear()
-            rest, found = mask, []
-            while rest:
-                bit = rest & -rest
-                found.append(self._names[bit])
-                rest ^= bit
-            names = self._decoded[mask] = tuple(found)
+        """The replicas of a mask, lowest bit first; remembered."""
+        if len(self._decoded) >= self._config.decoded:
+            self._decoded.clear()
+        rest, found = mask, []
+        while rest:
+            bit = rest & -rest
+            found.append(self._names[bit])
+            rest ^= bit
+        names = self._decoded[mask] = tuple(found)
         return names

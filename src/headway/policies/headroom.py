@@ -9,8 +9,8 @@
 All seconds come from learned speeds, so different GPUs compare directly. `mem` is worked out best first and only for
 replicas that can still win; as it is never negative, the minimum stays exact. A warm prefix is worth the prefill it
 saves; above that, a request that is mostly cached somewhere stays there unless waiting for the warm replica costs much
-more (`sticky_*`). There is never a bonus for an empty cache: published measurements and common sense agree that it
-drives traffic away from warm ones.
+more (`sticky_*`). There is never a bonus for an empty cache: it drives traffic away from warm ones (published: a
+quarter worse than round robin under memory pressure).
 
 Until any speed is learned the cost is prefill work times batch size, `(P + n) * (R + 1)`; a replica not yet measured
 among measured ones is taken to be as fast as their mean. Without a trusted sample R is what we have in flight; without
