@@ -1,7 +1,9 @@
 """Plain HTTP for tests: one exchange with everything visible, a stream event by event, and the shape of JSON."""
 
+import contextlib
 import http.client
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -30,9 +32,16 @@ class Got(msgspec.Struct, frozen=True):
         return dict(self.headers).get(name)
 
 
-def exchange(port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Got:
+def exchange(
+    port: int,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+    patience_s: float = 10.0,
+) -> Got:
     """One request on a fresh connection. Bodies that are not bytes are sent as JSON."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience_s)
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     kind = {} if data is None else {"content-type": "application/json"}
     try:
@@ -60,3 +69,26 @@ def shape(value: Any) -> Any:
     if isinstance(value, list):
         return [shape(value[0])] if value else []
     return type(value).__name__
+
+
+@contextlib.contextmanager
+def opened(
+    port: int, body: dict[str, Any], path: str = "/v1/chat/completions", patience_s: float = 10.0
+) -> Iterator[http.client.HTTPResponse]:
+    """A request whose answer has begun; the client leaves at the end. TimeoutError if it does not begin in time."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience_s)
+    answer = None
+    try:
+        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+        answer = connection.getresponse()
+        yield answer
+    finally:
+        if answer is not None:
+            answer.close()
+        connection.close()
+
+
+def hurried(port: int, body: dict[str, Any]) -> None:
+    """A request by a client with a tenth of a second's patience."""
+    with opened(port, body, patience_s=0.1):
+        pass
