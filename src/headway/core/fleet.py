@@ -32,9 +32,8 @@ class FleetConfig(msgspec.Struct, frozen=True):
     `stale_after_s`: five scrape intervals of 0.5 s. `rebuild_s`: pace of rebuilding a replica's forecast.
     `frozen_samples`, `frozen_tokens`: so many reports without any change while our own load moved by so much mean that
     the gauges are stuck. `drift_tokens2_per_s`: variance that a report gains with age (100 tokens after a second).
-    `sweep_s`: how often views are checked for the passing of time. `outlooks`, `limit_step`: forecasts of new requests
-    are kept for `rebuild_s` per model and output limit; a limit that only follows from the context is rounded down to
-    a multiple of `limit_step`, so that few of them occur. `step_window_s`: shortest window a step time is
+    `sweep_s`: how often views are checked for the passing of time. `outlooks`: how many forecasts of new requests are
+    remembered (for `rebuild_s`, per model and output limit). `step_window_s`: shortest window a step time is
     learned from. `prefill_tokens`: shortest prefill worth learning from (below it, latency hides the rate).
     """
 
@@ -46,7 +45,6 @@ class FleetConfig(msgspec.Struct, frozen=True):
     sweep_s: float = 0.1
     ramp_refresh_s: float = 0.25
     outlooks: int = 1024
-    limit_step: int = 512
     step_window_s: float = 0.25
     prefill_tokens: int = 64
 
@@ -280,8 +278,7 @@ class Fleet:
             return Expected(Demand(request, prompt, 0.0, 0.0, 0, hits), _ONLY_NOW.share(context))
         limit = request.max_output_tokens
         if model_limit and (not limit or prompt + limit > model_limit):
-            left = model_limit - prompt
-            limit = max(1, left - left % self.config.limit_step if left > self.config.limit_step else left)
+            limit = _rounded(max(1, model_limit - prompt))
         mean, sigma, outlook = self._outlook(request.model, limit, n, at)
         return Expected(Demand(request, prompt, mean, sigma, limit * n, hits), outlook.share(context))
 
@@ -510,6 +507,12 @@ class Fleet:
 
 _ONLY_NOW = Outlook([1.0] + [0.0] * (len(HORIZONS) - 1), 0)
 """A request that generates nothing holds its prompt and is gone."""
+
+
+def _rounded(limit: int) -> int:
+    """Down to five binary digits (3 %): limits that follow from a prompt's length are all different otherwise."""
+    shift = max(0, limit.bit_length() - 5)
+    return limit >> shift << shift
 
 
 def _counts(account: Account, queue: int | None, others: int, seats: int) -> tuple[float, float]:
