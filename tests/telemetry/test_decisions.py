@@ -27,6 +27,16 @@ def test_accepts_the_id_that_engines_log() -> None:
     assert explanation.request_id == "r1"
 
 
+def test_accepts_the_clients_own_id_and_means_its_latest_use() -> None:
+    log = DecisionLog()
+    for ours in ("r1", "r2", "r3"):
+        log.decided(decision(ours))
+        log.named(("theirs-0" if ours != "r3" else "other", ours))
+    explanation = log.explain("theirs-0")
+    assert explanation is not None
+    assert explanation.request_id == "r2"
+
+
 def test_unknown_request() -> None:
     assert DecisionLog().explain("r1") is None
 

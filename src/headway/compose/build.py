@@ -9,6 +9,7 @@ import structlog
 from headway.admin import AdminServer, make_app
 from headway.compose.control import AppControl
 from headway.compose.fleet import Fleet
+from headway.compose.gauges import watch_observer, watch_plane
 from headway.compose.journal import JournalWriter
 from headway.compose.plan import Plan, make_plan
 from headway.compose.registry import Registry, find
@@ -128,6 +129,8 @@ class App:
         )
         self.fleet = Fleet(self.gateway.post, self.observer.watch, self.detect, settings.models, plan.dialects)
         self.gateway.on_probe(self.observer.probe)
+        watch_observer(self.telemetry, self.observer)
+        watch_plane(self.telemetry, self.gateway.plane)
 
     def _open_admin(self) -> None:
         admin = self.plan.settings.admin

@@ -31,13 +31,18 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class DecisionLog:
-    """The latest decisions and outcomes. Both are kept by count, oldest forgotten first."""
+    """The latest decisions and outcomes, kept by count, oldest forgotten first.
+
+    `decided(decision)`, `settled(settled)` and `named((client's id, our id))` are plain appends.
+    """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
         self._decisions: deque[Decision] = deque(maxlen=capacity)
         self._outcomes: deque[Settled] = deque(maxlen=capacity)
+        self._names: deque[tuple[str, str]] = deque(maxlen=capacity)
         self.decided = self._decisions.append
         self.settled = self._outcomes.append
+        self.named = self._names.append
 
     def __len__(self) -> int:
         return len(self._decisions)
@@ -45,9 +50,11 @@ class DecisionLog:
     def explain(self, request_id: str) -> Explanation | None:
         """Everything known about a request, None when it is unknown or forgotten.
 
-        Also accepts the id of an attempt (`<request>-<digit>`), as engines log it.
+        Also accepts the id of an attempt (`<request>-<digit>`), as engines log it, and the client's own id: where
+        clients used it more than once, the latest request is meant.
         """
-        wanted = {request_id, request_id[:-2] if request_id[-2:-1] == "-" else request_id}
+        renamed = next((ours for theirs, ours in reversed(self._names) if theirs == request_id), request_id)
+        wanted = {renamed, request_id[:-2] if request_id[-2:-1] == "-" else renamed}
         decisions = [decision for decision in self._decisions if decision.request_id in wanted]
         if not decisions:
             return None

@@ -53,6 +53,8 @@ class Telemetry:
         model.bytes_out += access.bytes_out
         if access.attempts:
             model.attempted(access)
+        if access.client_request_id:
+            self.decisions.named((access.client_request_id, access.request_id))
         if self._access_log is not None:
             self._access_log(access)
 

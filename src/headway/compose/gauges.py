@@ -1,0 +1,33 @@
+"""What rooms know of themselves, exported with the metrics: read at a scrape, never pushed."""
+
+from collections.abc import Callable
+
+from headway.gateway.plane import Plane
+from headway.observe import Observer
+from headway.telemetry import Telemetry
+
+OBSERVED = (
+    ("scrapes_total", "Load reports asked for."),
+    ("scrape_failures_total", "Load reports that did not come or could not be read."),
+    ("probes_total", "Health probes."),
+    ("probe_failures_total", "Health probes that failed."),
+    ("alarms_total", "Conditions of load reports worth a look, as logged."),
+    ("missing_gauges", "Gauges that engines ought to report and do not."),
+    ("frozen", "Replicas whose load report does not change any more."),
+)
+
+
+def watch_observer(telemetry: Telemetry, observer: Observer) -> None:
+    """Counts of scrapes, probes and alarms."""
+    for field, documentation in OBSERVED:
+        telemetry.watch(f"headway_{field}", documentation, _field(observer, field))
+
+
+def watch_plane(telemetry: Telemetry, plane: Plane) -> None:
+    """Connections and memory of the data plane."""
+    telemetry.watch("headway_client_connections", "Open client connections.", lambda: len(plane.connections))
+    telemetry.watch("headway_buffered_body_bytes", "Request bodies held in memory.", lambda: plane.body_bytes)
+
+
+def _field(observer: Observer, field: str) -> Callable[[], float]:
+    return lambda: float(getattr(observer.counts(), field))
