@@ -1,0 +1,194 @@
+"""Who may go, who must wait, who is refused."""
+
+import math
+
+import pytest
+
+from headway.core.admission import Admission, AdmissionConfig, HoldQueue, Job, expired
+from headway.core.commands import Command
+from headway.core.fleet import Fleet
+from headway.core.ids import AttemptId, ReplicaId, RequestId
+from headway.core.ledger import Entry
+from headway.core.memory import Outlook
+from headway.core.replica import LoadSample
+from headway.core.request import Demand
+from headway.core.retry import Tries
+from tests.core.house import request, spec
+
+A = ReplicaId("a")
+FLAT = Outlook([1.0] + [0.0] * 6)
+
+
+def job(name: str, tokens: int = 100, **facts: object) -> Job:
+    asked = request(name, **facts)
+    return Job(asked, Demand(asked, tokens, 10.0, 1.0, 0, {}), {}, FLAT.share(float(tokens)), tokens, 0.0, Tries())
+
+
+def names(queue: HoldQueue) -> list[str]:
+    return [item.job.request.id for item in queue]
+
+
+def filled(count: int, config: AdmissionConfig | None = None) -> HoldQueue:
+    queue = HoldQueue(config or AdmissionConfig())
+    for i in range(count):
+        queue.push(job(f"r{i}"), float(i))
+    return queue
+
+
+def test_the_queue_keeps_order_and_bounds() -> None:
+    queue = filled(3, AdmissionConfig(max_queued=3))
+    assert names(queue) == ["r0", "r1", "r2"]
+    assert queue.full
+    queue.remove(RequestId("r1"))
+    assert not queue.full
+    assert names(queue) == ["r0", "r2"]
+
+
+def test_time_runs_out_by_timeout_or_deadline() -> None:
+    queue = filled(1)
+    queue.push(job("d", deadline=5.0), 0.0)
+    queue.push(job("late", deadline=500.0), 0.0)
+    assert queue.next_expiry == 5.0
+    assert [item.job.request.id for item in queue.due(5.0)] == ["d"]
+    assert len(queue.due(30.0)) == 3
+    assert HoldQueue(AdmissionConfig()).next_expiry == math.inf
+
+
+def test_the_head_is_overtaken_only_so_often() -> None:
+    queue = filled(2, AdmissionConfig(bypass_max=2))
+    assert queue.passable
+    queue.overtake()
+    assert queue.passable
+    queue.overtake()
+    assert not queue.passable
+    queue.release(RequestId("r0"), 1.0)
+    assert queue.passable, "the next head starts anew"
+    empty = HoldQueue(AdmissionConfig(bypass_max=0))
+    empty.overtake()
+    assert empty.passable
+
+
+def test_only_the_front_is_looked_at() -> None:
+    assert len(filled(9, AdmissionConfig(scan=4)).within_reach()) == 5
+    assert len(filled(3, AdmissionConfig(scan=4)).within_reach()) == 3
+
+
+def test_held_is_marked_on_the_job() -> None:
+    queue, item = HoldQueue(AdmissionConfig()), job("r")
+    queue.push(item, 0.0)
+    assert item.held
+    queue.release(RequestId("r"), 1.0)
+    assert not item.held
+
+
+def test_retry_after_follows_the_pace_of_the_queue() -> None:
+    queue = filled(40)
+    assert queue.retry_after_s() == 1.0
+    for i in range(30):
+        queue.release(RequestId(f"r{i}"), 2.0 * i)
+    assert 10.0 <= queue.retry_after_s() <= 20.0, "ten left at nearly two seconds each"
+    for i in range(200):
+        queue.push(job(f"s{i}"), 0.0)
+    assert queue.retry_after_s() == AdmissionConfig().retry_after_max_s
+
+
+def test_a_deadline_is_our_refusal() -> None:
+    refusal = expired(RequestId("r"))
+    assert (refusal.status, refusal.code, refusal.shed) == (504, "deadline", True)
+
+
+class Gate:
+    """Admission over one replica."""
+
+    def __init__(self, **facts: object) -> None:
+        self.fleet = Fleet()
+        self.out: list[Command] = []
+        self.replica = self.fleet.upsert(spec("a", **facts), 0.0, False, self.out)
+        self.admission = Admission(self.fleet)
+        self.now = 0.0
+
+    def open(self, name: str, tokens: int) -> None:
+        entry = Entry(
+            AttemptId(name),
+            request(name),
+            A,
+            tokens,
+            0,
+            0,
+            0,
+            0,
+            FLAT.share(float(tokens)),
+            self.now,
+            self.now,
+            0.1,
+            0.0,
+        )
+        self.fleet.opened(self.replica, entry, self.now)
+
+    def report(self, **gauges: int) -> None:
+        self.now += 1.0
+        self.fleet.sample(LoadSample(A, self.now, **gauges), self.now)  # type: ignore[arg-type]
+
+    def fits(self, tokens: int) -> bool:
+        self.fleet.take_changed(self.now)
+        assert self.replica.view is not None
+        return self.admission.fits(job("x", tokens), self.replica.view, self.now)
+
+
+def test_memory_is_bound_exactly() -> None:
+    gate = Gate(kv_capacity_tokens=1000)
+    gate.open("r-0", 500)
+    assert gate.fits(490)
+    assert not gate.fits(491)
+
+
+def test_an_idle_replica_takes_anything() -> None:
+    assert Gate(kv_capacity_tokens=1000).fits(5000)
+
+
+def test_an_unknown_pool_is_no_reason_to_wait() -> None:
+    gate = Gate()
+    gate.open("r-0", 10**6)
+    assert gate.fits(10**6)
+
+
+def test_what_others_hold_counts_while_reports_are_fresh() -> None:
+    gate = Gate(kv_capacity_tokens=1000)
+    gate.report(kv_used_tokens=800, running=2, waiting=0)
+    assert not gate.fits(300)
+    assert gate.fits(190)
+    gate.now += 10.0
+    gate.fleet.touch(gate.replica)
+    assert gate.fits(300), "stale reports hold nobody"
+
+
+def test_the_horizons_decide_where_the_cheap_bound_cannot() -> None:
+    """What runs now ends before the new one grows: the sum of peaks is too much, no single moment is."""
+    gate = Gate(kv_capacity_tokens=3000)
+    gate.open("r-0", 2000)
+    growing = job("x", 100)
+    growing.part = Outlook([1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.0]).share(100.0)
+    growing.part.var[:] = [0.0] * 7
+    growing.part.peak_var = 0.0
+    gate.fleet.take_changed(0.0)
+    view = gate.replica.view
+    assert view is not None
+    assert view.peak_mean + growing.part.peak > 2970.0
+    assert gate.admission.fits(growing, view, 0.0)
+
+
+@pytest.mark.parametrize(("at_least", "longest", "refused"), [(101, 100, True), (100, 100, False), (10**9, 0, False)])
+def test_only_what_is_certain_is_refused(at_least: int, longest: int, refused: bool) -> None:
+    answer = Gate().admission.infeasible(request("r"), at_least, longest)
+    assert (answer is not None) is refused
+    if answer is not None:
+        assert (answer.status, answer.code, answer.shed) == (400, "context_length_exceeded", False)
+        assert "100 tokens" in answer.message
+
+
+def test_queues_are_one_per_model() -> None:
+    admission = Gate().admission
+    admission.queue("m").push(job("r"), 0.0)
+    assert admission.queue("m") is admission.queue("m")
+    assert admission.queue("n") is not admission.queue("m")
+    assert admission.queued == 1
