@@ -6,7 +6,7 @@ event at a time, in the order they happened. Nothing is decided here.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from headway.core.commands import (
@@ -38,14 +38,19 @@ class Brain(Protocol):
 class Body(Protocol):
     """One request, as the driver commands it."""
 
-    attempt_id: AttemptId
-    advanced: bool
-
     def dispatch(self, command: Dispatch) -> None: ...
     def hold(self, command: Hold) -> None: ...
     def reject(self, command: Reject) -> None: ...
     def relay(self, command: Relay) -> None: ...
-    def abort(self, reason: str) -> None: ...
+    def abort(self, attempt: AttemptId, reason: str) -> None: ...
+
+
+class Advancing(Protocol):
+    """One attempt that generates tokens."""
+
+    id: AttemptId
+    advanced: bool
+
     def tokens(self) -> int: ...
 
 
@@ -76,7 +81,7 @@ class Driver:
         self.probe = probe
         self._events: deque[Event] = deque()
         self._busy = False
-        self._advanced: list[Body] = []
+        self._advanced: list[Advancing] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._perform: dict[type, Callable[[Any], None]] = {
             Dispatch: self._on_request("dispatch"),
@@ -105,12 +110,12 @@ class Driver:
         """Every view at this moment."""
         return self._brain.snapshot(now())
 
-    def advance(self, exchange: Body) -> None:
-        """The exchange generated tokens; the brain hears of it with the next tick. Call once until `advanced` falls."""
-        exchange.advanced = True
+    def advance(self, attempt: Advancing) -> None:
+        """The attempt generated tokens; the brain hears of it with the next tick. Call once until `advanced` falls."""
+        attempt.advanced = True
         if not self._advanced:
             asyncio.get_running_loop().call_later(self._tick_s, self._tick)
-        self._advanced.append(exchange)
+        self._advanced.append(attempt)
 
     def stop(self) -> None:
         """Let no timer fire any more."""
@@ -140,8 +145,8 @@ class Driver:
 
     def _abort(self, command: Abort) -> None:
         exchange = self.exchanges.get(RequestId(command.attempt_id.rpartition("-")[0]))
-        if exchange is not None and exchange.attempt_id == command.attempt_id:
-            exchange.abort(command.reason)
+        if exchange is not None:
+            exchange.abort(command.attempt_id, command.reason)
 
     def _set_timer(self, command: SetTimer) -> None:
         earlier = self._timers.pop(command.timer, None)
@@ -163,12 +168,8 @@ class Driver:
 
     def _tick(self) -> None:
         advanced, self._advanced = self._advanced, []
-        counts = list(self._counts(advanced))
+        counts = [(attempt.id, tokens) for attempt in advanced if (tokens := attempt.tokens())]
+        for attempt in advanced:
+            attempt.advanced = False
         if counts:
             self.post(Progress(now(), counts))
-
-    def _counts(self, advanced: Iterable[Body]) -> Iterable[tuple[AttemptId, int]]:
-        for exchange in advanced:
-            exchange.advanced = False
-            if exchange.attempt_id:
-                yield exchange.attempt_id, exchange.tokens()

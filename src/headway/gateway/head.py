@@ -9,6 +9,7 @@ No I/O, no state but the compiled expressions.
 
 import re
 from collections.abc import Iterable
+from typing import Any, TypeVar
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 VALUE = rb"[^\x00-\x08\n-\x1f\x7f]*+"
@@ -20,6 +21,11 @@ _OTHER_VERSION = re.compile(rb"[A-Z]+ \S+ HTTP/[0-9]+(?:\.[0-9]+)?")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([A-Za-z0-9.\-_~%:\[\]]+)(/[^#]*)?")
 _HOST = re.compile(rb"[A-Za-z0-9.\-_~%:\[\]]*")
 _LENGTH = re.compile(rb"[0-9]{1,15}")
+_PLAIN_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,15})\r\n")
+MAX_REMEMBERED = 1024
+MAX_REMEMBERED_BYTES = 2048
+"""A client repeats its head with every request, but for the length of the body; engines repeat theirs within a second.
+So heads are remembered without their length's digits: whatever digits stand there, the rest reads the same."""
 
 HOP_BY_HOP = (
     rb"connection", rb"keep-alive", rb"proxy-connection", rb"proxy-authenticate", rb"proxy-authorization",
@@ -61,10 +67,13 @@ class RequestHead:
 
     `target` is the origin-form target as bytes (path and query), `path` its path. `rest` holds the lines we have no
     business with, each preceded by CRLF, verbatim. `fields` are the others: lower-case name -> value without outer
-    blanks; lines of one name joined by a comma. `length` is 0 without a body; `chunked` bodies have length 0 too.
+    blanks; lines of one name joined by a comma. Never changed once read: requests whose heads differ in nothing but
+    the body's length share one (`HeadReader`), and `notes` is where others keep what they work out from it.
     """
 
-    __slots__ = ("authority", "chunked", "fields", "keep_alive", "length", "method", "minor", "path", "rest", "target")
+    __slots__ = (
+        "authority", "chunked", "fields", "keep_alive", "method", "minor", "notes", "path", "rest", "target",
+    )  # fmt: skip
 
     def __init__(self, method: bytes, target: bytes, minor: bytes, rest: bytes, fields: dict[bytes, bytes]) -> None:
         self.method = method.decode("ascii")
@@ -74,30 +83,33 @@ class RequestHead:
         self.rest = rest
         self.fields = fields
         self.authority = b""
-        self.length = 0
         self.chunked = False
         self.keep_alive = self.minor == 1
+        self.notes: Any = None
 
     def __repr__(self) -> str:
         return f"<RequestHead {self.method} {self.path}>"
 
 
 class ResponseHead:
-    """An accepted response head. `status_line` is what follows the version; `length` is -1 when not stated."""
+    """An accepted response head. `lead` is its status line and end-to-end lines, ready to be passed on; `media` the
+    content type in lower case without parameters."""
 
-    __slots__ = ("chunked", "fields", "keep_alive", "length", "rest", "status", "status_line")
+    __slots__ = ("chunked", "fields", "keep_alive", "lead", "media", "status")
 
     def __init__(self, status: int, status_line: bytes, rest: bytes, fields: dict[bytes, bytes]) -> None:
         self.status = status
-        self.status_line = status_line
-        self.rest = rest
+        self.lead = b"HTTP/1.1 " + status_line + rest
         self.fields = fields
-        self.length = -1
+        self.media = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
         self.chunked = False
         self.keep_alive = True
 
     def __repr__(self) -> str:
         return f"<ResponseHead {self.status}>"
+
+
+Head = TypeVar("Head", RequestHead, ResponseHead)
 
 
 class _Ambiguous(Exception):
@@ -172,49 +184,89 @@ class HeadReader:
         own_cors: bool = False,
     ) -> None:
         self._max_headers = max_headers
+        self._requests: dict[bytes, RequestHead] = {}
+        self._responses: dict[bytes, ResponseHead] = {}
         extra = [name.lower().encode() for name in read if name]
         self._keep = frozenset((*_KEPT, *extra))
         self._request = _lines((*_REQUEST_NAMES, *map(re.escape, extra), *(re.escape(n.encode()) for n in dropped)))
         cors = [rb"access-control-[a-z-]+"] if own_cors else []
         self._response = _lines((*_RESPONSE_NAMES, *(re.escape(n.encode()) for n in samples if n), *cors))
 
-    def request(self, data: bytes) -> RequestHead | Refusal:
-        """Read a request head that ends with an empty line."""
+    def request(self, data: bytes) -> tuple[RequestHead | Refusal, int]:
+        """Read a request head that ends with an empty line. The length is that of the body, 0 if chunked or none."""
+        found_length = _PLAIN_LENGTH.search(data)
+        if found_length is None:
+            return self._read_request(data)
+        start, end = found_length.span(1)
+        length = int(data[start:end])
+        key = data[:start] + data[end:]
+        head = self._requests.get(key)
+        if head is not None:
+            return head, length
+        read = self._read_request(data)
+        if isinstance(read[0], RequestHead):
+            _remember(self._requests, key, read[0])
+        return read
+
+    def response(self, data: bytes) -> tuple[ResponseHead | None, int]:
+        """Read a response head that ends with an empty line; None if it is not one. The length is -1 if not stated."""
+        found_length = _PLAIN_LENGTH.search(data)
+        if found_length is None:
+            key, length = data, -1
+        else:
+            start, end = found_length.span(1)
+            key, length = data[:start] + data[end:], int(data[start:end])
+        head = self._responses.get(key)
+        if head is not None:
+            return head, length
+        head, length = self._read_response(data)
+        if head is not None:
+            _remember(self._responses, key, head)
+        return head, length
+
+    def _read_request(self, data: bytes) -> tuple[RequestHead | Refusal, int]:
         found = _REQUEST.fullmatch(data)
         if found is None:
-            return _malformed(data)
+            return _malformed(data), 0
         method, target, minor, block = found.groups()
         if block.count(b"\r\n") > self._max_headers:
-            return Refusal(431, "too_many_headers", "The request has too many headers.")
+            return Refusal(431, "too_many_headers", "The request has too many headers."), 0
         try:
             rest, fields = _sort_out(self._request, self._keep, block)
             head = RequestHead(method, target, minor, rest, fields)
             length, head.chunked = _framing(fields, minor)
         except _Ambiguous as error:
-            return Refusal(400, "bad_request", f"The request head is ambiguous: {error}.")
-        head.length = max(length, 0)
+            return Refusal(400, "bad_request", f"The request head is ambiguous: {error}."), 0
         refusal = _routing(head)
         if refusal is None:
             _connection(head)
-        return refusal or head
+        return refusal or head, max(length, 0)
 
-    def response(self, data: bytes) -> ResponseHead | None:
-        """Read a response head that ends with an empty line; None if it is not one."""
+    def _read_response(self, data: bytes) -> tuple[ResponseHead | None, int]:
         found = _RESPONSE.fullmatch(data)
         if found is None or found[4].count(b"\r\n") > self._max_headers:
-            return None
+            return None, 0
         minor, status_line, status, block = found.groups()
         try:
             rest, fields = _sort_out(self._response, _KEPT, block)
-            head = ResponseHead(int(status), status_line, rest, fields)
-            head.length, head.chunked = _framing(fields, minor)
+            length, chunked = _framing(fields, minor)
         except _Ambiguous:
-            return None
+            return None, 0
         connection = fields.get(b"connection", b"").lower()
-        head.keep_alive = b"close" not in connection if minor == b"1" else b"keep-alive" in connection
         if connection and (nominated := _nominated(connection)):
-            head.rest = without(rest, nominated)
-        return head
+            rest = without(rest, nominated)
+        head = ResponseHead(int(status), status_line, rest, fields)
+        head.chunked = chunked
+        head.keep_alive = b"close" not in connection if minor == b"1" else b"keep-alive" in connection
+        return head, length
+
+
+def _remember(heads: dict[bytes, Head], key: bytes, head: Head) -> None:
+    """Keep a head for the next request like it. Full: start anew, which costs each kind of head one more reading."""
+    if len(key) <= MAX_REMEMBERED_BYTES:
+        if len(heads) >= MAX_REMEMBERED:
+            heads.clear()
+        heads[key] = head
 
 
 def _malformed(data: bytes) -> Refusal:

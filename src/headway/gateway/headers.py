@@ -3,16 +3,19 @@
 import re
 
 from headway.gateway.config import Cors
-from headway.gateway.head import RequestHead, ResponseHead
+from headway.gateway.head import RequestHead
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
-def forwarded(head: RequestHead, peer: bytes, secure: bool, trust: bool) -> bytes:
-    """The X-Forwarded-* lines, set once: the client's own are dropped unless a trusted balancer stands before us."""
+def forwarded_lines(peer: bytes, secure: bool) -> bytes:
+    """The X-Forwarded-* lines, set once: the client's own are dropped."""
+    return b"\r\nX-Forwarded-For: %b\r\nX-Forwarded-Proto: %b" % (peer, b"https" if secure else b"http")
+
+
+def trusted_forwarded_lines(head: RequestHead, peer: bytes, secure: bool) -> bytes:
+    """The same behind a balancer that is trusted: its lines stay, and its address is added."""
     proto = b"https" if secure else b"http"
-    if not trust:
-        return b"\r\nX-Forwarded-For: %b\r\nX-Forwarded-Proto: %b" % (peer, proto)
     fields = head.fields
     earlier = fields.get(b"x-forwarded-for")
     lines = [b"\r\nX-Forwarded-For: " + (b"%b, %b" % (earlier, peer) if earlier else peer)]
@@ -29,11 +32,6 @@ def client_id(head: RequestHead) -> str:
     """The client's own x-request-id if it is fit to be repeated in headers and logs, else empty."""
     value = head.fields.get(b"x-request-id")
     return value.decode("ascii") if value is not None and _REQUEST_ID.fullmatch(value) else ""
-
-
-def response_head(head: ResponseHead, framing: bytes, own: bytes) -> bytes:
-    """A relayed head: the engine's status and end-to-end lines verbatim, exactly one framing, our own lines last."""
-    return b"HTTP/1.1 %b%b%b%b\r\n\r\n" % (head.status_line, head.rest, framing, own)
 
 
 class CorsLines:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from headway.core.ids import ReplicaId, RequestId
 from headway.gateway.config import GatewayConfig
 from headway.gateway.driver import Driver
-from headway.gateway.head import HeadReader
+from headway.gateway.head import HeadReader, RequestHead
 from headway.gateway.headers import CorsLines
 from headway.gateway.models import ModelList
+from headway.gateway.notes import Notes
+from headway.gateway.relay import Facts
 from headway.gateway.routes import UNMATCHED, Routes
 from headway.gateway.sweep import Soon, Sweeper
 from headway.gateway.upstream import Pool
@@ -35,13 +37,13 @@ class Ticket:
         "template",
     )  # fmt: skip
 
-    def __init__(self, request_id: RequestId, method: str = "", template: str = UNMATCHED) -> None:
+    def __init__(self, request_id: RequestId, method: str = "", minor: int = 1, notes: Notes | None = None) -> None:
         self.request_id = request_id
-        self.client_request_id = ""
         self.method = method
-        self.template = template
-        self.minor = 1
-        self.cors = b""
+        self.minor = minor
+        self.client_request_id = notes.client_request_id if notes is not None else ""
+        self.template = notes.template if notes is not None else UNMATCHED
+        self.cors = notes.cors if notes is not None else b""
         self.started_at = self.asked_at = now()
         self.queued_s = 0.0
         self.model = "other"
@@ -51,6 +53,15 @@ class Ticket:
         self.stream = False
         self.bytes_in = 0
         self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
+
+    def measured(self, facts: Facts) -> bool:
+        """A response said this about itself; whether the engine reported its usage."""
+        self.output_tokens = facts.tokens
+        usage = facts.usage
+        if usage is None:
+            return False
+        self.prompt_tokens, self.cached_tokens = usage.prompt_tokens, usage.cached_tokens
+        return True
 
     @property
     def shown_id(self) -> str:
@@ -115,6 +126,11 @@ class Plane:
         """An engine reported its usage for a model of the fleet."""
         if model in self.models:
             self.usage_reports[model] = self.usage_reports.get(model, 0) + 1
+
+    def note(self, head: RequestHead) -> Notes:
+        """What follows from a head, worked out when it is first seen."""
+        head.notes = notes = Notes(head, self.routes.find(head.path), self.config, self.cors)
+        return notes
 
     def set_models(self) -> None:
         """The fleet changed: the names that clients may use, and the list of models."""

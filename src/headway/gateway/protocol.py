@@ -1,7 +1,7 @@
 """The client's side: bytes in, requests out, responses back in order. One object per connection, no coroutine.
 
-What lives here: reading heads and bodies within limits, what is answered without an engine, keep-alive and
-pipelining, timeouts, noticing that the client went away. What must not: anything about replicas (`Exchange` does that).
+What lives here: reading heads and bodies within limits, keep-alive and pipelining, timeouts, noticing that the client
+went away. What must not: anything about replicas (`exchange`), or what we answer ourselves (`local`).
 
 A client that closes its sending side while a response is owed counts as gone, as with nginx: HTTP clients that
 half-close are rare, and engines must not generate for one that left.
@@ -10,21 +10,30 @@ half-close are rare, and engines must not generate for one that left.
 import asyncio
 import enum
 from typing import Any
-from urllib.parse import unquote
 
+from headway.gateway import local
 from headway.gateway.exchange import FAR, Exchange
 from headway.gateway.framing import BadFraming, ChunkedBody, FixedBody, TooLarge
 from headway.gateway.head import Refusal, RequestHead
-from headway.gateway.headers import client_id
+from headway.gateway.headers import forwarded_lines
+from headway.gateway.notes import Notes
 from headway.gateway.plane import Plane, Ticket
-from headway.gateway.replies import CONTINUE, connection_line, refusal, reply, retry_after, without_body
-from headway.gateway.routes import UNMATCHED, Kind, Route
+from headway.gateway.replies import CONTINUE, connection_line, refusal, retry_after, without_body
 from headway.runtime.clock import now
 from headway.telemetry.access import Account
 
 MAX_AHEAD_BYTES = 64 * 1024  # of pipelined requests; above it the socket is not read, and a FIN not seen
 MAX_IGNORED_BODY_BYTES = 64 * 1024  # a refused request's body up to here is read, and the connection kept
 LINGER_S = 2.0  # how long a refused sender may go on before the connection is reset under it
+
+TARGET_TOO_LONG = Refusal(414, "uri_too_long", "The request target is too long.")
+HEAD_TOO_LARGE = Refusal(431, "head_too_large", "The request head is too large.")
+MALFORMED = Refusal(400, "bad_request", "The request head is malformed.")
+HEAD_TOO_SLOW = Refusal(408, "head_timeout", "The request head took too long.")
+BODY_TOO_SLOW = Refusal(408, "body_timeout", "The request body took too long.")
+BODY_TOO_LARGE = Refusal(413, "body_too_large", "The request body is too large.")
+ODD_EXPECTATION = Refusal(417, "expectation_failed", "Only 100-continue is understood.")
+TOO_MANY_BODIES = Refusal(503, "overloaded", "Too many request bodies are being held.")
 
 
 class Phase(enum.Enum):
@@ -38,12 +47,12 @@ class Phase(enum.Enum):
 
 
 class ClientConnection(asyncio.Protocol):
-    """One client."""
+    """One client. `forwarded` are the X-Forwarded lines of its requests; `cutting`: no clean end may follow."""
 
     __slots__ = (
-        "_body", "_body_since", "_exchange", "_head", "_inbox", "_phase", "_plane", "_reserved", "_route", "_scanned",
-        "_served", "_stopped", "_ticket", "_turning", "cutting", "deadline", "keep_alive", "paused", "peer", "secure",
-        "transport",
+        "_body", "_body_since", "_exchange", "_head", "_inbox", "_phase", "_plane", "_reserved", "_scanned", "_served",
+        "_stopped", "_ticket", "_turning", "cutting", "deadline", "forwarded", "keep_alive", "paused", "peer",
+        "secure", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -61,7 +70,6 @@ class ClientConnection(asyncio.Protocol):
         self._reserved = 0
         self._served = 0
         self._stopped = False
-        self._route: Route | None = None
         self._turning = False
         self.keep_alive = True
         self.cutting = False
@@ -69,7 +77,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = FAR
 
     def __repr__(self) -> str:
-        return f"<ClientConnection {self.peer.decode()} {self._phase.value}, {self._served} served>"
+        return f"<ClientConnection {self._phase.value}, {self._served} served>"
 
     # Called by the event loop.
 
@@ -81,8 +89,9 @@ class ClientConnection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.peer = address[0].encode() if address else b"unknown"
         self.secure = transport.get_extra_info("sslcontext") is not None
-        self.deadline = plane.sweeper.now + plane.limits.head_timeout_s
+        self.forwarded = forwarded_lines(self.peer, self.secure)
         plane.joined(self)
+        self.deadline = plane.sweeper.now + plane.limits.head_timeout_s
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes of a request."""
@@ -135,12 +144,12 @@ class ClientConnection(asyncio.Protocol):
         elif self._phase is Phase.BODY:
             self._slow_body(at)
         elif self._phase is Phase.HEAD and self._inbox:
-            self._refuse(Refusal(408, "head_timeout", "The request head took too long."))
+            self._refuse(HEAD_TOO_SLOW)
         elif self._phase is Phase.HEAD:
             self._close()
         else:
-            self.transport.abort()
             self.deadline = FAR
+            self.transport.abort()
 
     def drain(self) -> None:
         """No further request on this connection; close it now if it is idle."""
@@ -150,8 +159,8 @@ class ClientConnection(asyncio.Protocol):
 
     def shut_down(self) -> None:
         """The drain time is over."""
+        self.keep_alive = False
         if self._exchange is not None:
-            self.keep_alive = False
             self._exchange.shut_down()
         if self._phase is not Phase.LINGER:
             self._close()
@@ -162,7 +171,7 @@ class ClientConnection(asyncio.Protocol):
         """The header lines of ours that every response carries."""
         if self._plane.draining:
             self.keep_alive = False
-        line = connection_line(ticket.minor, self.keep_alive)
+        line = b"" if self.keep_alive and ticket.minor else connection_line(ticket.minor, self.keep_alive)
         return b"\r\nx-request-id: %b%b%b" % (ticket.shown_id.encode(), line, ticket.cors)
 
     def release_body(self) -> None:
@@ -173,7 +182,6 @@ class ClientConnection(asyncio.Protocol):
     def exchange_ended(self) -> None:
         """The response is over: cut the connection, close it, or go on to the next request."""
         self._exchange = None
-        self.release_body()
         if self._phase is not Phase.BUSY:
             return
         if self.cutting:
@@ -197,21 +205,20 @@ class ClientConnection(asyncio.Protocol):
     def _read_head(self) -> bool:
         """Read one head; False while it is not complete."""
         inbox, limits = self._inbox, self._plane.limits
-        end = inbox.find(b"\r\n\r\n", self._scanned)
-        if end < 0 or end + 4 > limits.max_head_bytes:
+        end = inbox.find(b"\r\n\r\n", self._scanned) + 4
+        if end < 4 or end > limits.max_head_bytes:
             self._await_head(inbox)
             return False
         self._scanned = 0
-        end += 4
         start = 2 if inbox.startswith(b"\r\n") else 0  # RFC 9112, 2.2: one empty line before a request is forgiven
-        head = self._plane.reader.request(inbox[start:end])
+        head, length = self._plane.reader.request(inbox[start:end])
         self._inbox = inbox[end:]
         if isinstance(head, Refusal):
             self._refuse(head)
         elif len(head.target) > limits.max_uri_bytes:
-            self._refuse(_TOO_LONG_A_TARGET)
+            self._refuse(TARGET_TOO_LONG)
         else:
-            self._accept(head)
+            self._accept(head, length)
         return True
 
     def _await_head(self, inbox: bytes) -> None:
@@ -219,75 +226,57 @@ class ClientConnection(asyncio.Protocol):
         limits = self._plane.limits
         self.deadline = min(self.deadline, self._plane.sweeper.now + limits.head_timeout_s)
         fresh = max(0, self._scanned - 1)
-        if inbox.count(b"\n", fresh) != inbox.count(b"\r\n", fresh):
-            self._refuse(Refusal(400, "bad_request", "The request head is malformed."))
-        elif inbox.find(b"\r\n", 2, limits.max_uri_bytes + 64) < 0 and len(inbox) > limits.max_uri_bytes + 64:
-            self._refuse(_TOO_LONG_A_TARGET)
+        line_limit = limits.max_uri_bytes + 64
+        if len(inbox) > line_limit and inbox.find(b"\r\n", 2, line_limit) < 0:
+            self._refuse(TARGET_TOO_LONG)
         elif len(inbox) > limits.max_head_bytes:
-            self._refuse(Refusal(431, "head_too_large", "The request head is too large."))
+            self._refuse(HEAD_TOO_LARGE)
+        elif inbox.count(b"\n", fresh) != inbox.count(b"\r\n", fresh) or b"\x00" in inbox:
+            self._refuse(MALFORMED)
         self._scanned = max(0, len(inbox) - 3)
 
-    def _accept(self, head: RequestHead) -> None:
+    def _accept(self, head: RequestHead, length: int) -> None:
         """A head was read: make sure that its body may be, and read it."""
         plane = self._plane
-        route = plane.routes.find(head.path)
-        self._ticket = ticket = Ticket(plane.mint(), head.method, route.template if route else UNMATCHED)
-        ticket.minor = head.minor
-        ticket.client_request_id = client_id(head)
-        ticket.cors = plane.cors.lines(head)
-        ticket.bytes_in = head.length
-        plane.telemetry.started()
+        notes: Notes = head.notes or plane.note(head)
         self._head = head
-        self._route = route
+        self._ticket = Ticket(plane.mint(), head.method, head.minor, notes)
         self.keep_alive = head.keep_alive
-        refusal_ = self._too_much(head, route)
-        if refusal_ is not None:
-            self._refuse(refusal_)
-        elif not head.length and not head.chunked:
-            self._begin(b"")
-        elif 0 < head.length <= len(self._inbox):
-            self._reserve(head.length)
-            body, self._inbox = self._inbox[: head.length], self._inbox[head.length :]
-            self._begin(body)
+        plane.telemetry.started()
+        if length:
+            limits = plane.limits
+            if length > limits.max_body_bytes:
+                self._refuse(BODY_TOO_LARGE)
+                return
+            if plane.body_bytes + length > limits.buffered_body_bytes:
+                self._refuse(TOO_MANY_BODIES)
+                return
+        if notes.expects_oddly:
+            self._refuse(ODD_EXPECTATION)
+        elif notes.wrong is not None and (head.chunked or length > MAX_IGNORED_BODY_BYTES):
+            self._refuse(notes.wrong)
+        elif length > len(self._inbox) or head.chunked:
+            self._await_body(head, length, notes)
+        elif length:
+            inbox = self._inbox
+            self._reserve(length)
+            self._inbox = inbox[length:]
+            self._begin(inbox[:length])
         else:
-            self._await_body(head)
+            self._begin(b"")
 
-    def _too_much(self, head: RequestHead, route: Route | None) -> Refusal | None:
-        """What is wrong with a request before its body was read."""
-        plane, limits = self._plane, self._plane.limits
-        if head.length > limits.max_body_bytes:
-            return _TOO_LARGE_A_BODY
-        expect = head.fields.get(b"expect")
-        if expect is not None and expect.lower() != b"100-continue":
-            return Refusal(417, "expectation_failed", "Only 100-continue is understood.")
-        if plane.body_bytes + head.length > limits.buffered_body_bytes:
-            return Refusal(503, "overloaded", "Too many request bodies are being held.")
-        if (head.length > MAX_IGNORED_BODY_BYTES or head.chunked) and (wrong := self._wrong(head, route)):
-            return wrong
-        return None
-
-    def _wrong(self, head: RequestHead, route: Route | None) -> Refusal | None:
-        """Whether path and method are not served."""
-        if head.method == "OPTIONS":
-            return None
-        if route is None:
-            return Refusal(404, "not_found", "There is nothing at this path.")
-        if head.method not in route.methods:
-            return Refusal(405, "method_not_allowed", f"This path takes {' and '.join(route.methods)} only.")
-        return None
-
-    def _await_body(self, head: RequestHead) -> None:
+    def _await_body(self, head: RequestHead, length: int, notes: Notes) -> None:
         limits = self._plane.limits
-        self._body = ChunkedBody(limits.max_body_bytes) if head.chunked else FixedBody(head.length)
-        self._reserve(head.length)
+        self._body = ChunkedBody(limits.max_body_bytes) if head.chunked else FixedBody(length)
+        self._reserve(length)
         self._phase = Phase.BODY
         self._body_since = now()
         self.deadline = self._body_since + limits.body_timeout_s
-        if b"expect" in head.fields and not self._inbox and head.minor == 1:
-            self.transport.write(CONTINUE)
         data, self._inbox = self._inbox, b""
         if data:
             self._collect(data)
+        elif notes.continues:
+            self.transport.write(CONTINUE)
 
     def _collect(self, data: bytes) -> None:
         """More of a body arrived."""
@@ -299,12 +288,12 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(Refusal(400, "bad_request", f"The request body is malformed: {error}."))
             return
         except TooLarge:
-            self._refuse(_TOO_LARGE_A_BODY)
+            self._refuse(BODY_TOO_LARGE)
             return
         if body.received > self._reserved:
             self._reserve(body.received - self._reserved)
             if self._plane.body_bytes > self._plane.limits.buffered_body_bytes:
-                self._refuse(Refusal(503, "overloaded", "Too many request bodies are being held."))
+                self._refuse(TOO_MANY_BODIES)
                 return
         if rest is not None:
             self._inbox = rest
@@ -317,12 +306,12 @@ class ClientConnection(asyncio.Protocol):
 
     def _slow_body(self, at: float) -> None:
         """The body is late: allowed only while it keeps a minimum rate."""
-        limits, body = self._plane.limits, self._body
+        body = self._body
         assert body is not None
-        if body.received >= (at - self._body_since) * limits.min_body_bytes_per_s:
+        if body.received >= (at - self._body_since) * self._plane.limits.min_body_bytes_per_s:
             self.deadline = at + 1.0
-            return
-        self._refuse(Refusal(408, "body_timeout", "The request body took too long."))
+        else:
+            self._refuse(BODY_TOO_SLOW)
 
     # Answering it.
 
@@ -330,54 +319,19 @@ class ClientConnection(asyncio.Protocol):
         """The request is complete."""
         self._phase = Phase.BUSY
         self.deadline = FAR
-        head, ticket, route = self._head, self._ticket, self._route
+        head, ticket = self._head, self._ticket
         assert head is not None
         assert ticket is not None
+        self._head = self._ticket = None
         ticket.bytes_in = len(body)
-        if route is not None and route.kind is Kind.INFERENCE and head.method == "POST":
-            self._head = self._ticket = None
-            self._exchange = Exchange(self._plane, self, head, ticket, body)
-            self._exchange.begin()
+        notes: Notes = head.notes
+        if notes.inference:
+            self._exchange = exchange = Exchange(self._plane, self, head, notes, ticket, body)
+            exchange.begin()
             return
         self.release_body()
-        if head.method == "OPTIONS":
-            self._preflight(head, route)
-        elif wrong := self._wrong(head, route):
-            allow = b"\r\nallow: " + ", ".join(route.methods).encode() if route else b""
-            self._answer(wrong.status, refusal(wrong.status, wrong.code, wrong.message, allow + self.own_lines(ticket)))
-        else:
-            assert route is not None
-            self._local(route.kind, head.path, self.own_lines(ticket))
-
-    def _local(self, kind: Kind, path: str, lines: bytes) -> None:
-        """Answer from what we know ourselves."""
-        plane = self._plane
-        if kind is Kind.MODELS:
-            self._answer(200, reply(200, plane.model_list.page(), lines))
-        elif kind is Kind.MODEL:
-            name = unquote(path.removeprefix("/v1/models/"))
-            card = plane.model_list.card(name)
-            if card is not None:
-                self._answer(200, reply(200, card, lines))
-            else:
-                self._answer(404, refusal(404, "model_not_found", "The model does not exist.", lines, "model"))
-        elif plane.draining:
-            self._answer(503, reply(503, b'{"status":"draining"}', lines))
-        else:
-            self._answer(200, reply(200, b'{"status":"ok"}', lines))
-
-    def _preflight(self, head: RequestHead, route: Route | None) -> None:
-        ticket = self._ticket
-        assert ticket is not None
-        methods = (*(route.methods if route else ()), "OPTIONS")
-        allow = b"\r\nallow: " + ", ".join(methods).encode()
-        self._answer(204, reply(204, b"", allow + self._plane.cors.preflight(head) + self.own_lines(ticket)))
-
-    def _answer(self, status: int, response: bytes, code: str = "") -> None:
-        """Write a whole response of our own, book it, and go on."""
-        ticket, self._ticket, self._head = self._ticket, None, None
-        assert ticket is not None
-        self.transport.write(without_body(response) if ticket.method == "HEAD" else response)
+        status, response, code = local.answer(self._plane, head, notes, self.own_lines(ticket))
+        self.transport.write(without_body(response) if head.method == "HEAD" else response)
         account: Account = "ok" if status < 400 else "client_error" if status < 500 else "server_error"
         self._plane.book(ticket, account, status, code, len(response))
         self._next()
@@ -405,10 +359,11 @@ class ClientConnection(asyncio.Protocol):
     def _next(self) -> None:
         """The response is written: on to the next request, or close."""
         self._served += 1
-        self._reading(True)
         if not self.keep_alive or self._plane.draining:
             self._close()
             return
+        if self._stopped:
+            self._reading(True)
         self._phase = Phase.HEAD
         self.deadline = self._plane.sweeper.now + self._plane.limits.keepalive_timeout_s
         if self._inbox:
@@ -450,7 +405,3 @@ class ClientConnection(asyncio.Protocol):
         self.release_body()
         self._inbox = b""
         self._body = self._head = self._ticket = None
-
-
-_TOO_LONG_A_TARGET = Refusal(414, "uri_too_long", "The request target is too long.")
-_TOO_LARGE_A_BODY = Refusal(413, "body_too_large", "The request body is too large.")

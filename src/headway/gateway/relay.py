@@ -43,8 +43,8 @@ class Boss(Protocol):
     advanced: bool
     injected_usage: bool
 
-    def commit(self, head: ResponseHead, first: bytes, reframe: bool = False) -> None:
-        """Give the client the head (if it has none yet) and a first piece."""
+    def commit(self, first: bytes, reframe: bool = False) -> None:
+        """Give the client the head of the relay's response (if it has none yet) and a first piece."""
         ...
 
     def complete(self, kind: OutcomeKind) -> None:
@@ -82,9 +82,10 @@ class PlainRelay:
 
     impatient = True
 
-    def __init__(self, boss: Boss, head: ResponseHead) -> None:
+    def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
         self.boss = boss
         self.head = head
+        self.length = length
         self.complete = False
 
     def feed(self, data: bytes) -> None:
@@ -93,7 +94,7 @@ class PlainRelay:
         if outlet.begun:
             outlet.write(data)
         else:
-            self.boss.commit(self.head, data)
+            self.boss.commit(data)
 
     def end(self) -> None:
         """The response is complete."""
@@ -110,7 +111,7 @@ class PlainRelay:
     def soon(self) -> None:
         """A moment has passed since the head: let it go."""
         if not self.boss.outlet.begun:
-            self.boss.commit(self.head, b"")
+            self.boss.commit(b"")
 
     def go_on(self) -> None:
         """There will be no retry: pass on what is held, and the rest."""
@@ -135,8 +136,8 @@ class _Holding(PlainRelay):
 
     limit = 0
 
-    def __init__(self, boss: Boss, head: ResponseHead) -> None:
-        super().__init__(boss, head)
+    def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
+        super().__init__(boss, head, length)
         self._held: list[bytes] = []
         self._held_bytes = 0
 
@@ -156,8 +157,8 @@ class ErrorRelay(_Holding):
 
     limit = MAX_HELD_ERROR_BYTES
 
-    def __init__(self, boss: Boss, head: ResponseHead) -> None:
-        super().__init__(boss, head)
+    def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
+        super().__init__(boss, head, length)
         self._asked = False
         self._going = False
 
@@ -191,7 +192,7 @@ class ErrorRelay(_Holding):
     def go_on(self) -> None:
         """Pass the refusal on."""
         self._going = True
-        self.boss.commit(self.head, self._take())
+        self.boss.commit(self._take())
         if self.complete:
             self.boss.complete(kind_of(self.head.status))
 
@@ -207,8 +208,8 @@ class AnswerRelay(_Holding):
     limit = MAX_HELD_ANSWER_BYTES
     impatient = False  # an answer that is not complete is of no use to the client
 
-    def __init__(self, boss: Boss, head: ResponseHead) -> None:
-        super().__init__(boss, head)
+    def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
+        super().__init__(boss, head, length)
         self._answer = Answer()
 
     def feed(self, data: bytes) -> None:
@@ -216,7 +217,7 @@ class AnswerRelay(_Holding):
         if self.boss.outlet.begun:
             self.boss.outlet.write(data)
         elif not self._hold(data):
-            self.boss.commit(self.head, self._take())
+            self.boss.commit(self._take())
 
     def end(self) -> None:
         """The answer is complete: read how it ended."""
@@ -230,12 +231,12 @@ class AnswerRelay(_Holding):
             self._held.append(body)
             self.boss.failed(OutcomeKind.ENGINE_ABORT, "the engine aborted the request")
             return
-        self.boss.commit(self.head, body)
+        self.boss.commit(body)
         self.boss.complete(OutcomeKind.OK)
 
     def go_on(self) -> None:
         """Pass the aborted answer on."""
-        self.boss.commit(self.head, self._take())
+        self.boss.commit(self._take())
         self.boss.complete(OutcomeKind.ENGINE_ABORT)
 
     def facts(self) -> Facts:
@@ -249,8 +250,8 @@ class StreamRelay(_Holding):
 
     limit = MAX_HELD_STREAM_BYTES
 
-    def __init__(self, boss: Boss, head: ResponseHead) -> None:
-        super().__init__(boss, head)
+    def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
+        super().__init__(boss, head, length)
         self._scanner = Scanner()
         self._stripper = UsageStripper() if boss.injected_usage else None
         self._content = False
@@ -278,7 +279,7 @@ class StreamRelay(_Holding):
         """The stream ended as its framing said."""
         scanner = self._scanner
         scanner.end()
-        unframed = self.head.length < 0 and not self.head.chunked
+        unframed = self.length < 0 and not self.head.chunked
         if unframed and not scanner.complete:
             self.lost(OutcomeKind.TRUNCATED, "the stream ended without a sign of its end")
             return
@@ -327,16 +328,13 @@ class StreamRelay(_Holding):
     def _before_content(self, data: bytes) -> None:
         scanner = self._scanner
         fits = self._hold(data)
-        if scanner.first_content:
+        if scanner.aborted:
+            self._aborted_early()
+        elif scanner.first_content:
             self._content = True
             self.boss.first_token()
-            if scanner.aborted:
-                self._cut_at_abort(self._take())
-            else:
-                self._release()
-                self.boss.advance()
-        elif scanner.aborted:
-            self._aborted_early()
+            self._release()
+            self.boss.advance()
         elif scanner.done and not scanner.events:
             return  # [DONE] and nothing else: an empty stream is not an answer, `end` will ask
         elif self._waited or scanner.error is not None or scanner.finished or not fits:
@@ -354,7 +352,7 @@ class StreamRelay(_Holding):
         if data and self._stripper is not None:
             data = self._stripper.feed(data)
         if not self.boss.outlet.begun:
-            self.boss.commit(self.head, data, reframe=self._stripper is not None)
+            self.boss.commit(data, reframe=self._stripper is not None)
         elif data:
             self.boss.outlet.write(data)
 
@@ -382,15 +380,11 @@ class StreamRelay(_Holding):
 Relay = PlainRelay
 
 
-def choose(boss: Boss, head: ResponseHead) -> Relay:
-    """The relay for a response, by its status and content type."""
-    status = head.status
-    if status in RETRYABLE_STATUS:
-        return ErrorRelay(boss, head)
-    if status == 200:
-        kind = head.fields.get(b"content-type", b"").lower()
-        if kind.startswith(b"text/event-stream"):
-            return StreamRelay(boss, head)
-        if kind.startswith(b"application/json"):
-            return AnswerRelay(boss, head)
-    return PlainRelay(boss, head)
+_BY_MEDIA: dict[bytes, type[Relay]] = {b"application/json": AnswerRelay, b"text/event-stream": StreamRelay}
+
+
+def choose(head: ResponseHead) -> type[Relay]:
+    """The kind of relay for a response, by its status and content type."""
+    if head.status == 200:
+        return _BY_MEDIA.get(head.media, PlainRelay)
+    return ErrorRelay if head.status in RETRYABLE_STATUS else PlainRelay

@@ -3,7 +3,6 @@
 import ssl
 from urllib.parse import urlsplit
 
-from headway.core.ids import AttemptId
 from headway.core.replica import ReplicaSpec
 from headway.engines.base import Dialect
 from headway.gateway.config import GatewayConfig
@@ -43,22 +42,14 @@ class Target:
     def __repr__(self) -> str:
         return f"<Target {self.spec.id} {self.host}:{self.port}>"
 
-    def request_head(self, head: RequestHead, attempt: AttemptId, forwarded: bytes, length: int) -> bytes:
-        """The head that goes upstream: exactly one Host, one framing, one id, at most one credential."""
+    def lead(self, head: RequestHead) -> bytes:
+        """What the head that goes upstream begins with: exactly one Host, at most one credential. Still to come are
+        the lines that differ from request to request: id, framing, forwarding."""
         host = head.authority if self._preserve_host and head.authority else self._authority
         fixed = self._fixed
         if self._forward:
             for name, written in _CREDENTIALS:
                 if value := head.fields.get(name):
                     fixed += b"\r\n%b: %b" % (written, value)
-        return b"%b %b%b HTTP/1.1\r\nHost: %b%b%b%b\r\nX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (
-            head.method.encode(),
-            self._prefix,
-            head.target,
-            host,
-            head.rest,
-            fixed,
-            forwarded,
-            attempt.encode(),
-            length,
-        )
+        line = (head.method.encode(), self._prefix, head.target, host, head.rest, fixed)
+        return b"%b %b%b HTTP/1.1\r\nHost: %b%b%b" % line

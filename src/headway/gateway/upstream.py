@@ -29,8 +29,8 @@ IDLE, HEAD, LENGTH, CHUNKED, CLOSE = range(5)
 class Owner(Protocol):
     """Who waits for a response. `body` gets payload only, the framing taken off."""
 
-    def response(self, head: ResponseHead) -> None:
-        """The head arrived."""
+    def response(self, head: ResponseHead, length: int) -> None:
+        """The head arrived; `length` is -1 when it does not state one."""
         ...
 
     body: Callable[[bytes], None]
@@ -161,13 +161,13 @@ class UpstreamConnection(asyncio.Protocol):
                     self._held = data
                 return
             end += 4
-            head = self._pool.reader.response(data[:end]) if end <= MAX_HEAD_BYTES else None
+            head, length = self._pool.reader.response(data[:end]) if end <= MAX_HEAD_BYTES else (None, 0)
             if head is None or head.status == 101:
                 self._bad("the response head is malformed")
                 return
             data = data[end:]
             if head.status >= 200:
-                self._begin(owner, head, data)
+                self._begin(owner, head, length, data)
                 return
             self._interim += 1
             if self._interim > MAX_INTERIM:
@@ -176,18 +176,18 @@ class UpstreamConnection(asyncio.Protocol):
             if not data:
                 return
 
-    def _begin(self, owner: Owner, head: ResponseHead, data: bytes) -> None:
+    def _begin(self, owner: Owner, head: ResponseHead, length: int, data: bytes) -> None:
         """The final head is known: choose how the body is read."""
         self._reusable = head.keep_alive
         if head.status in (204, 304):
             self._mode, self._left = LENGTH, 0
         elif head.chunked:
             self._mode, self._chunks = CHUNKED, EngineChunks()
-        elif head.length >= 0:
-            self._mode, self._left = LENGTH, head.length
+        elif length >= 0:
+            self._mode, self._left = LENGTH, length
         else:
             self._mode, self._reusable = CLOSE, False
-        owner.response(head)
+        owner.response(head, length)
         if self.owner is not owner:
             return
         if data or (self._mode == LENGTH and not self._left):

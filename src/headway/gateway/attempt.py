@@ -1,0 +1,322 @@
+"""One try of a request at one replica: connect, send, receive, settle. A retry is a new object, so nothing of an
+earlier try can colour a later one.
+
+The states and the moves between them are the table `MOVES`. Exactly one AttemptFinished is posted (`settle`),
+whichever of the engine, the client, the brain or a deadline ends it first.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headway.core.commands import Dispatch
+from headway.core.events import AttemptFinished, FirstToken, SampleTaken
+from headway.core.outcome import Outcome, OutcomeKind
+from headway.gateway.head import ResponseHead
+from headway.gateway.intake import payload
+from headway.gateway.outlet import Outlet
+from headway.gateway.relay import Relay, StreamRelay, choose
+from headway.gateway.target import Target
+from headway.gateway.upstream import UpstreamConnection
+from headway.runtime.clock import now
+from headway.wire.body import BodyError
+
+if TYPE_CHECKING:
+    from headway.gateway.exchange import Exchange
+
+
+class State(enum.IntEnum):
+    """Where an attempt stands. (An IntEnum: its hash is C, and every request moves four times.)"""
+
+    NEW = 0
+    CONNECTING = 1
+    SENT = 2
+    STREAMING = 3
+    OVER = 4
+
+
+MOVES: dict[State, frozenset[State]] = {
+    State.NEW: frozenset((State.CONNECTING, State.SENT, State.OVER)),
+    State.CONNECTING: frozenset((State.SENT, State.OVER)),
+    State.SENT: frozenset((State.STREAMING, State.CONNECTING, State.OVER)),  # CONNECTING: a stale connection, once
+    State.STREAMING: frozenset((State.OVER,)),
+    State.OVER: frozenset(),
+}
+OVERDUE = {
+    State.CONNECTING: OutcomeKind.CONNECT_TIMEOUT,
+    State.SENT: OutcomeKind.FIRST_BYTE_TIMEOUT,
+    State.STREAMING: OutcomeKind.IDLE_TIMEOUT,
+}
+"""What it means when nothing happened for too long in a state."""
+
+
+class Attempt:
+    """One attempt. `outlet` is the client's response, `body` where the connection delivers payload."""
+
+    __slots__ = (
+        "_connecting", "_exchange", "_kind", "_model", "_plane", "_relay", "_retried", "_settled", "_state", "_target",
+        "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
+    )  # fmt: skip
+
+    body: Callable[[bytes], None]
+
+    def __init__(self, exchange: "Exchange", command: Dispatch, outlet: Outlet) -> None:
+        self.id = command.attempt_id
+        self.outlet = outlet
+        self.advanced = False
+        self.injected_usage = False
+        self._exchange = exchange
+        self._plane = exchange.plane
+        self._model = command.model
+        self._target: Target | None = exchange.plane.pool.targets.get(command.replica_id)
+        self._state = State.NEW
+        self._settled = False
+        self._retried = False
+        self._kind = OutcomeKind.OK
+        self._relay: Relay | None = None
+        self._upstream: UpstreamConnection | None = None
+        self._connecting: asyncio.Task[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self.id} at {self._target} {self._state.name}>"
+
+    # Called by the exchange.
+
+    def start(self) -> None:
+        """Take a connection or make one."""
+        target = self._target
+        if target is None:
+            self.failed(OutcomeKind.CONNECT_FAILED, "the replica is gone")
+            return
+        connection = self._plane.pool.acquire(target)
+        if connection is not None:
+            self._send(connection)
+        else:
+            self._connect(target)
+
+    def drop(self) -> None:
+        """Close what is open towards the engine, now."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._upstream is not None:
+            self._upstream.drop()
+            self._upstream = None
+
+    def end(self, kind: OutcomeKind, detail: str) -> None:
+        """End the attempt from our side: a deadline passed, or its replica is known to be gone."""
+        if self._state is State.OVER:
+            return
+        self.drop()
+        if self._relay is not None:
+            self._relay.lost(kind, detail)
+        else:
+            self.failed(kind, detail)
+
+    def settle(self, kind: OutcomeKind, committed: bool, detail: str = "") -> None:
+        """Tell the brain how the attempt ended, once."""
+        if self._settled:
+            return
+        self._settled = True
+        self._kind = kind
+        sent = self._state > State.CONNECTING
+        self._state = State.OVER
+        relay = self._relay
+        if relay is None:
+            outcome = Outcome(kind=kind, committed=committed, sent=sent, detail=detail)
+        else:
+            facts = relay.facts()
+            usage = self._exchange.ticket.measured(facts)
+            if usage:
+                self._plane.usage_reported(self._exchange.ticket.model)
+            outcome = Outcome(
+                kind=kind,
+                status=relay.head.status,
+                committed=committed,
+                sent=sent,
+                prompt_tokens=self._exchange.ticket.prompt_tokens,
+                cached_tokens=self._exchange.ticket.cached_tokens,
+                output_tokens=facts.tokens,
+                hit_limit=facts.hit_limit,
+                retry_after_s=relay.retry_after_s() if kind is not OutcomeKind.OK else 0.0,
+                detail=detail,
+            )
+        self._plane.driver.post(AttemptFinished(now(), self.id, outcome))
+
+    def expired(self, at: float) -> float:
+        """The deadline passed. Returns a new one if something was heard in time after all, else ends the attempt."""
+        kind = OVERDUE[self._state]
+        timeouts = self._plane.config.timeouts
+        patience = (0.0, timeouts.connect_s, timeouts.first_byte_s, timeouts.idle_s)[self._state]
+        if self._state is State.STREAMING and self._upstream is not None:
+            later = self._upstream.heard_at + patience
+            if later > at:
+                return later
+        self.end(kind, f"{kind.value.removesuffix('_timeout')} timeout after {patience:g} s")
+        return 0.0
+
+    @property
+    def overdue(self) -> bool:
+        """Whether deadlines apply to it."""
+        return self._state in OVERDUE
+
+    def pause(self) -> None:
+        """The client reads slower than the engine writes."""
+        if self._upstream is not None:
+            self._upstream.pause()
+
+    def resume(self) -> None:
+        """The client caught up."""
+        if self._upstream is not None:
+            self._upstream.resume()
+
+    def go_on(self) -> bool:
+        """There will be no retry: pass on what the engine said. False if that is not all here and never will be."""
+        relay = self._relay
+        if relay is None or not (relay.complete or self._upstream is not None):
+            return False
+        self._exchange.wait(self._plane.config.timeouts.idle_s)
+        relay.go_on()
+        return True
+
+    def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
+        """The last words of a response that is cut."""
+        return self._relay.farewell(kind, detail) if self._relay is not None else b""
+
+    def tokens(self) -> int:
+        """Tokens generated so far."""
+        return self._relay.facts().tokens if self._relay is not None else 0
+
+    def release(self) -> None:
+        """The request is over: hold on to nothing."""
+        self._relay = None
+        self.body = _ignore
+
+    # Called by the connection.
+
+    def response(self, head: ResponseHead, length: int) -> None:
+        """A response begins."""
+        self._move(State.STREAMING)
+        self._exchange.wait(self._plane.config.timeouts.idle_s)
+        if self._target is not None and self._target.sample_header:
+            self._free_sample(self._target, head)
+        kind = choose(head)
+        if self.outlet.begun and kind is not StreamRelay:
+            self.broken(OutcomeKind.BAD_RESPONSE, f"the retried attempt answered {head.status}")
+            return
+        self._relay = relay = kind(self, head, length)
+        self.body = relay.feed
+        if relay.impatient:
+            self._plane.soon.add(partial(self._moment_passed, relay))
+
+    def ended(self) -> None:
+        """The response is complete, and its connection is the pool's again."""
+        self._upstream = None
+        if self._relay is not None:
+            self._relay.end()
+
+    def lost(self, kind: OutcomeKind, detail: str) -> None:
+        """The connection died, or what came was not HTTP."""
+        self._upstream = None
+        if kind is OutcomeKind.STALE_CONNECTION and not self._retried and self._target is not None:
+            self._retried = True
+            self._connect(self._target)
+        else:
+            self.end(kind, detail)
+
+    # Called by the relay.
+
+    def commit(self, first: bytes, reframe: bool = False) -> None:
+        """Give the client the head, unless it has one of an earlier attempt, and a first piece."""
+        relay = self._relay
+        assert relay is not None
+        if not self.outlet.begun:
+            self._exchange.answer(relay.head, relay.length, first, reframe)
+        elif first:
+            self.outlet.write(first)
+
+    def complete(self, kind: OutcomeKind) -> None:
+        """All was passed on."""
+        self.outlet.finish()
+        if not self._settled:
+            self.settle(kind, True)
+        self._exchange.relayed(self._kind)
+
+    def failed(self, kind: OutcomeKind, detail: str) -> None:
+        """Nothing that cannot be taken back was given to the client: let the brain decide."""
+        self._exchange.undecided()
+        self.settle(kind, False, detail)
+
+    def broken(self, kind: OutcomeKind, detail: str, farewell: bytes = b"") -> None:
+        """The client's response is under way and cannot be completed."""
+        self.drop()
+        if farewell and not self.outlet.fixed:
+            self.outlet.write(farewell)
+        self.settle(kind, True, detail)
+        self._exchange.cut(kind)
+
+    def first_token(self) -> None:
+        """The first content arrived."""
+        at = now()
+        self._exchange.first_token(at)
+        self._plane.driver.post(FirstToken(at, self.id))
+
+    def advance(self) -> None:
+        """Tokens were generated; the next tick tells the brain."""
+        self._plane.driver.advance(self)
+
+    # Steps.
+
+    def _move(self, state: State) -> None:
+        if state not in MOVES[self._state]:
+            raise RuntimeError(f"{self!r} cannot become {state.name}")
+        self._state = state
+
+    def _connect(self, target: Target) -> None:
+        self._move(State.CONNECTING)
+        self._exchange.wait(self._plane.config.timeouts.connect_s)
+        self._connecting = self._plane.pool.connect(target, self._connected, self._unconnected)
+
+    def _connected(self, connection: UpstreamConnection) -> None:
+        self._connecting = None
+        self._send(connection)
+
+    def _unconnected(self, kind: OutcomeKind, detail: str) -> None:
+        self._connecting = None
+        self.failed(kind, detail)
+
+    def _send(self, connection: UpstreamConnection) -> None:
+        self._move(State.SENT)
+        exchange, plane = self._exchange, self._plane
+        exchange.wait(plane.config.timeouts.first_byte_s)
+        self._upstream = connection
+        parsed, body = exchange.parsed, exchange.body
+        if parsed.usage_edit is not None:
+            self.injected_usage = plane.wants_usage(parsed.model)
+        if self.injected_usage or self._model != parsed.model:
+            edited = payload(body, parsed, self._model, exchange.notes, self.injected_usage)
+            if isinstance(edited, BodyError):
+                self.drop()
+                exchange.refuse(edited.status, edited.code, edited.message, param=edited.param)
+                return
+            body = edited
+        connection.send(self, exchange.upstream_head(connection.target, self.id, len(body)), body)
+
+    def _moment_passed(self, relay: Relay) -> None:
+        if relay is self._relay and self._state is State.STREAMING:
+            relay.soon()
+
+    def _free_sample(self, target: Target, head: ResponseHead) -> None:
+        """Some engines report their load in a response header."""
+        value = head.fields.get(target.sample_header)
+        if value is not None and target.dialect is not None:
+            at = now()
+            sample = target.dialect.read_header(value.decode("latin-1"), target.spec.id, at)
+            if sample is not None:
+                self._plane.driver.post(SampleTaken(at, sample))
+
+
+def _ignore(data: bytes) -> None:
+    """Where payload goes after the end."""
