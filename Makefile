@@ -27,6 +27,10 @@ demo: $(STAMP) ## four emulated replicas, the gateway, a chat workload, two poli
 test: $(STAMP) $(VENV)/sdk-1/.installed $(VENV)/sdk-2/.installed ## the whole test suite (under 15 minutes on 2 cores)
 	$(BIN)/python -m pytest $(ARGS)
 
+test-vllm: $(STAMP) ## the real-engine suite against two vLLM servers on the CPU (2.5 GB, installed once into .venv-vllm)
+	@PYTHON=$(PYTHON) tests/real/install_vllm.sh
+	HEADWAY_REAL_ENGINE=vllm $(BIN)/python -m pytest tests/real --timeout 600 $(ARGS)
+
 lint: $(STAMP) ## ruff, format, strict types, the floors of the house
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks

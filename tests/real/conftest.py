@@ -4,8 +4,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from openai import OpenAI
 
 from tests.real.engines import EnginePair, Launcher
+from tests.real.headway_process import Headway
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,3 +47,30 @@ def pair(_processes: EnginePair) -> EnginePair:
     _processes.revive()
     _processes.wait_until_idle()
     return _processes
+
+
+@pytest.fixture(scope="session")
+def _gateway(_processes: EnginePair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headway]:
+    headway = Headway([engine.url for engine in _processes.engines], tmp_path_factory.mktemp("gateway") / "log")
+    headway.start()
+    try:
+        yield headway
+    finally:
+        status = headway.stop()
+    assert status == 0, headway.log.read_text()[-2000:]
+
+
+@pytest.fixture
+def headway(_gateway: Headway, pair: EnginePair) -> Iterator[Headway]:
+    """The gateway in front of both engines; after the test its accounts must balance and the engines be idle."""
+    _gateway.wait_until_usable(len(pair.engines))
+    yield _gateway
+    _gateway.accounts()
+    pair.wait_until_idle()
+
+
+@pytest.fixture
+def sdk(headway: Headway) -> Iterator[OpenAI]:
+    """The official client, told not to retry: what fails once must be seen."""
+    with OpenAI(base_url=headway.base_url, api_key="none", max_retries=0, timeout=60.0) as client:
+        yield client

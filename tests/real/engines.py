@@ -20,7 +20,12 @@ from headway.engines.base import Dialect
 
 @dataclass
 class Launcher:
-    """How to start one kind of engine. `{port}` in the command is replaced. `slots` requests run at once."""
+    """How to start one kind of engine. `{port}` in the command is replaced. `slots` requests run at once.
+
+    `long_tokens` take one to some seconds to generate. `go_on` is added to bodies of generations that must not end
+    before their limit. `hears_plain_leave`: the engine stops a plain generation when its connection closes (all do
+    for streams).
+    """
 
     dialect: Dialect
     model: str
@@ -29,6 +34,9 @@ class Launcher:
     slots: int
     context_tokens: int
     start_s: float
+    long_tokens: int = 3000
+    go_on: dict[str, object] = field(default_factory=dict)
+    hears_plain_leave: bool = True
 
 
 @dataclass

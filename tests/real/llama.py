@@ -24,4 +24,5 @@ def launcher(folder: Path) -> Launcher:
         slots=SLOTS,
         context_tokens=CONTEXT_TOKENS,
         start_s=30.0,
+        hears_plain_leave=False,  # measured: it goes on to the limit, without Headway too
     )
