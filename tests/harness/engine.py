@@ -195,6 +195,11 @@ class ScriptedEngine:
         """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def listening(self) -> bool:
+        """Whether it takes new connections."""
+        return self._server is not None
+
     def then(self, *scripts: Script) -> None:
         """What to do with the next inference requests."""
         self._queue.extend(scripts)
