@@ -18,6 +18,7 @@ from rich.table import Table
 from headway import __version__
 from headway.cli.console import err, fail
 from headway.compose.build import App
+from headway.compose.discovery import look_around
 from headway.compose.load import overlay, read, validate
 from headway.compose.plan import Plan, make_plan
 from headway.compose.registry import PluginError, Registry, find
@@ -51,13 +52,14 @@ def command(
         "policy": {"name": policy},
         "listen": {"host": host, "port": port},
         "admin": {"port": admin_port},
-        "observe": {"discover": True if not replica and config is None else None},
         "journal": journal,
         "logging": {"level": log_level},
         "seed": seed,
     }
     registry = _registry()
     plan = _plan(config, changes, registry)
+    if not replica and config is None:
+        plan = make_plan(overlay(plan.settings, {"replicas": _found(plan)}), registry)
     logging = plan.settings.logging
     logs = configure(logging.level, JSON[logging.format], plan.secrets)
     _raise_file_limit()
@@ -88,6 +90,23 @@ def _plan(config: Path | None, changes: Mapping[str, object], registry: Registry
     except SettingsError as error:
         located = error if error.source == "command line" else error.located(document)
         fail(str(located), "`headway check FILE` explains a settings file; docs/configuration.md lists every setting")
+
+
+def _found(plan: Plan) -> list[str]:
+    """URLs of the engines on this machine; says where it looked. Ends the command when there is none."""
+    looks = asyncio.run(look_around(plan))
+    found = [look.spec.url for look in looks if look.spec is not None]
+    for look in looks:
+        if look.spec is not None:
+            err.print(escape(f"found on {look}"), highlight=False, soft_wrap=True)
+    if not found:
+        ports = ", ".join(f"{look.port} ({', '.join(look.usual)})" for look in looks)
+        fail(
+            f"no inference engine found on this machine; looked at ports {ports}",
+            "name one: headway serve --replica http://HOST:PORT",
+            "or try without a GPU: headway emulate, then headway serve in a second terminal",
+        )
+    return found
 
 
 def _welcome(app: App, ready_file: Path | None) -> None:

@@ -1,0 +1,76 @@
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import msgspec
+import pytest
+
+from headway.core.outcome import OutcomeKind
+from headway.telemetry import DecisionLog
+from tests.cli.calling import call
+from tests.telemetry.values import decision, settled
+
+TOKEN = "a-token"
+
+
+class Admin(BaseHTTPRequestHandler):
+    """Knows one request, and a token."""
+
+    def do_GET(self) -> None:
+        log = DecisionLog()
+        log.decided(decision("r1", exclusions={"breaker": 2}))
+        log.settled(settled("r1", kind=OutcomeKind.OK))
+        log.decided(decision("r1", "b", 2))
+        known = self.path == "/requests/r1/explain"
+        status = 401 if self.headers["authorization"] != f"Bearer {TOKEN}" else 200 if known else 404
+        body = msgspec.json.encode(log.explain("r1")) if status == 200 else b"{}"
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("HEADWAY_ADMIN_TOKEN", TOKEN)
+    server = HTTPServer(("127.0.0.1", 0), Admin)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_shows_every_attempt(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("explain", "r1", "--admin", admin) == 0
+    shown = capsys.readouterr().out
+    for part in ("attempt 1", "attempt 2", "ttft", "5,000", "excluded: 2 breaker", "ok 200", "still in flight"):
+        assert part in shown
+
+
+def test_json(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("explain", "r1", "--admin", admin, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["request_id"] == "r1"
+
+
+def test_unknown_requests_and_wrong_tokens(
+    admin: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("explain", "r/2", "--admin", admin) == 1
+    assert "answered 404" in capsys.readouterr().err
+    monkeypatch.setenv("HEADWAY_ADMIN_TOKEN", "")
+    assert call("explain", "r1", "--admin", admin) == 1
+    assert "set HEADWAY_ADMIN_TOKEN" in capsys.readouterr().err
+
+
+def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("explain", "r1", "--admin", "http://127.0.0.1:1") == 1
+    assert "is `headway serve` running there?" in capsys.readouterr().err
+    assert call("explain", "r1", "--admin", "file:///etc") == 1
+    assert "no http address" in capsys.readouterr().err

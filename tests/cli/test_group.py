@@ -1,0 +1,50 @@
+import subprocess
+import sys
+
+import pytest
+
+from headway import __version__
+from headway.cli import COMMANDS, load
+from tests.cli.calling import call
+
+HEAVY = ("pydantic", "aiohttp", "numpy", "starlette", "uvloop", "headway.gateway", "headway.core", "headway.compose")
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--help") == 0
+    shown = capsys.readouterr().out
+    for name in COMMANDS:
+        assert name in shown
+
+
+def test_help_is_quick_because_it_imports_no_room() -> None:
+    code = (
+        "import sys\nfrom tests.cli.calling import call\ncall('--help')\n"
+        f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--version") == 0
+    assert capsys.readouterr().out == f"headway {__version__}\n"
+
+
+def test_without_arguments_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call() == 2
+    captured = capsys.readouterr()
+    assert "serve" in captured.out + captured.err
+
+
+def test_an_unknown_command_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("srve") == 2
+    assert "srve" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_can_be_loaded(name: str) -> None:
+    command = load(name)
+    assert command.name == name
+    for parameter in command.params:
+        assert getattr(parameter, "help", None), f"{name} {parameter.name} is not described"

@@ -1,0 +1,52 @@
+"""What `headway serve` says before it serves; serving itself is tested in tests/compose/test_end_to_end.py."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.cli import serve
+from headway.coordinate.local import Look
+from tests.cli.calling import call
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def test_a_wrong_file_is_explained(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "headway.yaml"
+    file.write_text("listen:\n  prot: 1\n")
+    assert call("serve", "--config", str(file)) == 1
+    shown = capsys.readouterr().err
+    assert f'{file}: line 2: listen.prot: unknown key; did you mean "port"?' in shown
+    assert "headway check" in shown
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--replica", "ftp://a"], "replicas[0].url: only http"),
+        (["--replica", "http://a", "--policy", "hedroom"], 'did you mean "headroom"?'),
+        (["--replica", "http://a", "--host", "0.0.0.0", "--port", "99999"], "listen.port"),
+        (["--replica", "http://a", "--log-level", "loud"], "logging.level"),
+        (["--replica", "http://a", "--replica", "http://a/"], "listed twice"),
+    ],
+)
+def test_wrong_flags_are_explained(flags: list[str], words: str, capsys: Captured) -> None:
+    assert call("serve", *flags) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_finding_nobody_says_where_it_looked_and_what_to_do(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    async def nobody(_plan: object) -> tuple[Look, ...]:
+        return (Look(8000, ("vllm",), None, "refused"), Look(11434, ("ollama",), None, "refused"))
+
+    monkeypatch.setattr(serve, "look_around", nobody)
+    assert call("serve") == 1
+    shown = capsys.readouterr().err
+    assert "8000 (vllm), 11434 (ollama)" in shown
+    assert "--replica http://HOST:PORT" in shown
+    assert "headway emulate" in shown
