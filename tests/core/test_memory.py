@@ -64,7 +64,7 @@ def test_the_sum_of_peaks_bounds_every_horizon(batch: list, part, room: float) -
     curve = Curve()
     curve.reset(batch)
     mean, var = curve.peak(2.0)
-    if mean + part.peak + 2.0 * math.sqrt(var + part.peak_var) <= room:
+    if mean + part.peak + 2.0 * (math.sqrt(var) + math.sqrt(part.peak_var)) <= room:
         assert curve.fits(part, room + 1e-6, 0.0, 2.0)
 
 
@@ -75,6 +75,29 @@ def test_fits_is_exact_at_the_edge() -> None:
     assert not curve.fits(part, 99.9, 0.0, 2.0)
     assert not curve.fits(part, 100.0, 1.0, 2.0)
     assert curve.fits(part, 102.0, 1.0, 2.0)
+
+
+def test_the_reach_is_never_more_than_all_would_hold() -> None:
+    """A few huge prompts: two deviations above the mean is more than there can be."""
+    huge = Outlook(exponential(256.0)).share(8000.0)
+    assert huge.mean[1] + 2.0 * math.sqrt(huge.var[1]) > 12_000.0
+    curve = Curve()
+    curve.add(huge)
+    mean, var = curve.peak(2.0)
+    assert mean == 8000.0
+    assert 8000.0 < mean + 2.0 * math.sqrt(var) < 9000.0
+    small = Outlook(exponential(20.0)).share(100.0)
+    assert curve.fits(small, 9000.0, 0.0, 2.0)
+    assert not curve.fits(small, 8050.0, 0.0, 2.0)
+
+
+def test_deviations_of_many_add_as_squares() -> None:
+    part = Outlook([1.0, 0.5, *[0.0] * 5]).share(100.0)
+    curve = Curve()
+    curve.reset([part] * 99)
+    together = 100 * part.mean[1] + 2.0 * math.sqrt(100 * part.var[1])
+    assert curve.fits(part, max(together, 10_000.0), 0.0, 2.0)
+    assert not curve.fits(part, 9999.0, 0.0, 2.0), "all of them are there now"
 
 
 def test_without_deviations_only_means_count() -> None:

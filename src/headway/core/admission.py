@@ -172,13 +172,13 @@ class Admission:
     def fits(self, job: Job, view: ReplicaView, at: float) -> bool:
         """Whether the replica's forecast peak with this request stays within its pool.
 
-        Cheap upper bound first: the sum of both peaks. Only if that is too much are the horizons walked.
+        Cheap upper bound first: the sum of both reaches. Only if that is too much are the horizons walked.
         """
         if not view.kv_capacity_tokens or (view.in_flight == 0 and view.running <= 0):
             return True
         memory = self._fleet.memory
         part, room = job.part, view.kv_capacity_tokens * (1.0 - memory.spare)
-        spread = memory.z * math.sqrt(view.peak_var + part.peak_var)
+        spread = memory.z * (math.sqrt(view.peak_var) + math.sqrt(part.peak_var))
         if view.peak_mean + part.peak + spread <= room:
             return True
         replica = self._fleet.replicas[view.spec.id]

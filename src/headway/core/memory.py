@@ -33,21 +33,25 @@ class MemoryConfig(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, gc=False):
-    """What one request adds to a curve: expected tokens and variance at each horizon, and its own largest mean and
-    variance (an upper bound that decides most cases without a walk over the horizons)."""
+    """What one request adds to a curve: expected tokens and variance at each horizon, its own largest mean and
+    variance (an upper bound that decides most cases without a walk over the horizons), and what it holds if it lives:
+    `context` now, `sequences` more at each step."""
 
     mean: list[float]
     var: list[float]
     peak: float
     peak_var: float
+    context: float
+    sequences: int
 
 
 class Outlook:
     """A survival per horizon, prepared so that the shares of many requests can be made from it cheaply."""
 
-    __slots__ = ("_ahead", "_pairs")
+    __slots__ = ("_ahead", "_pairs", "_sequences")
 
     def __init__(self, survival: Sequence[float], sequences: int = 1) -> None:
+        self._sequences = sequences
         self._ahead = [sequences * step for step in HORIZONS]
         self._pairs = [(s, s * grown) for s, grown in zip(survival, self._ahead, strict=True)]
 
@@ -59,56 +63,78 @@ class Outlook:
         """
         mean = [context * s + grown for s, grown in self._pairs]
         var = [m * (context + grown - m) for m, grown in zip(mean, self._ahead)]  # noqa: B905 equal by construction
-        return Share(mean, var, max(mean), max(var))
+        return Share(mean, var, max(mean), max(var), context, self._sequences)
 
 
 class Curve:
-    """Sum of shares: expected use and variance of a whole batch at each horizon."""
+    """Sum of shares: expected use and variance of a whole batch at each horizon.
 
-    __slots__ = ("mean", "var")
+    Its *reach* at a horizon is `mean + z sigma`, but never more than all would hold if all lived. (For many small
+    requests the first is less; for a few huge prompts, whose deviation is as large as they are, the second.)
+    """
+
+    __slots__ = ("_context", "_sequences", "mean", "var")
 
     def __init__(self) -> None:
         self.mean = _ZEROS
         self.var = _ZEROS
+        self._context = 0.0
+        self._sequences = 0
 
     def add(self, part: Share) -> None:
         """A request joins."""
         self.mean = list(map(operator.add, self.mean, part.mean))
         self.var = list(map(operator.add, self.var, part.var))
+        self._context += part.context
+        self._sequences += part.sequences
 
     def subtract(self, part: Share) -> None:
         """A request leaves with exactly what it added. Rounding residue is the caller's to clear (`reset`)."""
         self.mean = list(map(operator.sub, self.mean, part.mean))
         self.var = list(map(operator.sub, self.var, part.var))
+        self._context -= part.context
+        self._sequences -= part.sequences
 
     def reset(self, parts: Iterable[Share] = ()) -> None:
         """Start again from these shares only."""
         self.mean = _ZEROS
         self.var = _ZEROS
+        self._context = 0.0
+        self._sequences = 0
         for part in parts:
             self.add(part)
 
     def peak(self, z: float) -> tuple[float, float]:
-        """The largest mean, and the variance that makes `mean + z sigma` what it is at its worst horizon.
+        """The largest mean, and the variance that makes `mean + z sigma` the largest reach.
 
-        The two may belong to different horizons (now for the mean, much later for the deviation); as a pair they
-        bound every horizon, also after another request's mean and variance were added to both.
+        The two may belong to different horizons (now for the mean, much later for the deviation).
         """
+        context, sequences = self._context, self._sequences
         worst = top = 0.0
-        for mean, var in zip(self.mean, self.var, strict=True):
+        for step, mean, var in zip(HORIZONS, self.mean, self.var):  # noqa: B905 equal by construction
             reach = mean + z * math.sqrt(var) if var > 0.0 else mean
             if reach > worst:
-                worst = reach
+                most = context + step * sequences
+                worst = max(worst, reach if reach < most else most)
             if mean > top:
                 top = mean
-        sigma = (worst - top) / z if z > 0.0 else 0.0
+        sigma = (worst - top) / z if worst > top and z > 0.0 else 0.0
         return top, sigma * sigma
 
     def fits(self, part: Share, room: float, extra_var: float, z: float) -> bool:
-        """Whether `mean + z sigma` with this request stays within `room` tokens at every horizon."""
-        for mean, var, own, own_var in zip(self.mean, self.var, part.mean, part.var, strict=True):
-            spread = var + own_var + extra_var
-            if mean + own + (z * math.sqrt(spread) if spread > 0.0 else 0.0) > room:
+        """Whether the reach with this request stays within `room` tokens at every horizon.
+
+        `extra_var`: of whatever else is in the pool. Two bounds hold, and the lower counts: deviations of independent
+        requests add as squares; and the reach of both is at most the sum of both reaches.
+        """
+        for step, mean, var, own, own_var in zip(  # noqa: B905 equal by construction
+            HORIZONS, self.mean, self.var, part.mean, part.var
+        ):
+            if mean + own + z * math.sqrt(max(0.0, var + own_var + extra_var)) <= room:
+                continue
+            batch = min(mean + z * math.sqrt(max(0.0, var)), self._context + step * self._sequences)
+            alone = min(own + z * math.sqrt(max(0.0, own_var)), part.context + step * part.sequences)
+            if batch + alone + z * math.sqrt(extra_var) > room:
                 return False
         return True
 
