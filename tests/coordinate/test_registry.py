@@ -73,6 +73,17 @@ def test_a_registration_can_be_removed_once() -> None:
     assert not registry.remove(ReplicaId("a:1"))
 
 
+def test_a_registration_learns_new_facts_in_place() -> None:
+    registry = Registry()
+    registry.publish("static", [A])
+    (known,) = registry.specs()
+    wiser = msgspec.structs.replace(known, model="m")
+    assert registry.replace(wiser) == Change((wiser,))
+    assert not registry.replace(wiser)
+    assert not registry.replace(msgspec.structs.replace(wiser, id=ReplicaId("nobody")))
+    assert registry.specs() == (wiser,)
+
+
 def test_a_url_listed_twice_counts_once() -> None:
     registry = Registry()
     registry.publish("static", [A, spec(A.url, model="later")])

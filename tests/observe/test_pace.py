@@ -25,9 +25,16 @@ def test_scrapes_start_an_interval_apart() -> None:
 
 def test_slow_answers_stretch_the_interval_to_a_quarter_of_the_time() -> None:
     slow = pace()
+    slow.after(0.6, ok=True)
     assert slow.after(0.5, ok=True) == pytest.approx(1.5)
     assert slow.interval_s == pytest.approx(2.0)
     assert slow.after(0.01, ok=True) == pytest.approx(0.49)
+
+
+def test_one_slow_answer_changes_nothing() -> None:
+    hiccup = pace()
+    waits = [hiccup.after(took_s, ok=True) for took_s in (0.01, 0.4, 0.01)]
+    assert waits == pytest.approx([0.49, 0.1, 0.49])
 
 
 def test_failures_double_the_interval_up_to_a_bound_and_one_success_ends_it() -> None:

@@ -113,6 +113,13 @@ def test_a_page_beyond_the_cap_is_cut_and_asked_for_less(run: Run) -> None:
     assert scraper.failures == 0
 
 
+def test_a_page_of_fifty_megabytes_costs_its_first_four(run: Run) -> None:
+    huge = Reply(b'{"running":1}\n' + bytes(50_000_000))
+    scraper, log, results = scraping(run, [answers(huge)], config=ObserveConfig(timeout_s=5.0))
+    assert (results, log.samples[0].running) == ([False], 1)
+    assert scraper.took_s < 2.0
+
+
 def test_a_report_with_a_heartbeat_that_stands_still_is_frozen(run: Run) -> None:
     config = ObserveConfig(frozen_s=0.005)
     still, moving = [Reply(load(running=1, beat=beat).body, delay_s=0.01) for beat in (1, 2)]

@@ -6,8 +6,8 @@ import msgspec
 class ObserveConfig(msgspec.Struct, frozen=True):
     """How often and how patiently replicas are looked at (seconds unless named otherwise).
 
-    `interval_s` is jittered by a tenth, so that gateways do not scrape in step. An answer that takes long stretches the
-    next interval to `slow_factor` times its duration, so that scraping never fills more than a quarter of a replica's
+    `interval_s` is jittered by a tenth, so that gateways do not scrape in step. Answers that take long stretch the
+    interval to `slow_factor` times their duration, so that scraping never fills more than a quarter of a replica's
     time; failures double it; neither beyond `slowest_s`.
     """
 

@@ -123,8 +123,6 @@ async def _read_up_to(content: aiohttp.StreamReader, cap: int) -> tuple[bytes, b
 def _failure(error: Exception) -> Failure:
     detail = str(error) or type(error).__name__
     match error:
-        case ConnectionRefusedError():
-            return Failure(FailureKind.REFUSED, detail)
         case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
             return Failure(FailureKind.REFUSED, detail)
         case aiohttp.ClientConnectorError() | aiohttp.InvalidURL():
