@@ -55,7 +55,12 @@ def test_an_answer_cut_anywhere_is_continued_by_its_ids(
     first = post(tiny.port, CHAT, chat(f"question {number}", stream=True, return_token_ids=True))
     prompt, said = first.events[0]["prompt_token_ids"], ids_of(first)
     cut = data.draw(st.integers(0, len(said) - 1))
-    body = {"prompt": prompt + said[:cut], "max_tokens": 1500, "stream": True, "return_token_ids": True}
+    body = {
+        "prompt": prompt + said[:cut],
+        "max_tokens": 2048 - len(prompt) - cut,
+        "stream": True,
+        "return_token_ids": True,
+    }
     assert ids_of(post(tiny.port, COMPLETIONS, body)) == said[cut:]
 
 

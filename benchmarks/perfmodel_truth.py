@@ -1,0 +1,204 @@
+"""How far the engine model is from measured serving runs: `python benchmarks/perfmodel_truth.py --data DIR`.
+
+DIR holds `perf_truth.csv` (published or logged measurements, each row naming its public source) and, optionally,
+`silicon_sample.csv.gz` of NVIDIA's AIConfigurator (Apache-2.0). Rows of dense models in the catalogue are replayed on
+the engine in virtual time, with the load they were taken at; nothing is fitted here. Left out: vLLM of 2023, whose
+decode was far from any roofline (its rows say so), overload runs and clusters. NIM's fp8 engines are taken to keep an
+fp8 KV cache, which the knee that their rows report implies. Prints Markdown.
+"""
+
+import argparse
+import csv
+import gzip
+import heapq
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from headway.perfmodel import catalogue, memory
+from headway.perfmodel.engine import Engine, EngineConfig
+from headway.perfmodel.sequence import Request
+from headway.perfmodel.steptime import Batch, StepModel
+
+CHUNK = 8192
+REPEATED = 16  # "repeated prompts mostly cached", say the notes of the rows with prefix caching: so many different ones
+SYSTEMS = {"h100_sxm": "h100-80gb", "h200_sxm": "h200-141gb", "b200_sxm": "b200-180gb"}
+CARDS = {
+    "H100-SXM-80GB": "h100-80gb",
+    "H100-80GB": "h100-80gb",
+    "H100-80GB DGX": "h100-80gb",
+    "H200-141GB": "h200-141gb",
+    "A100-80GB DGX": "a100-80gb",
+    "A100-40GB": "a100-40gb",
+}
+MODELS = {"llama2-70b": "llama-2-70b", "Llama-3.3-70B-Instruct": "llama-3.3-70b", "Qwen3-VL-32B-Instruct": "qwen3-32b"}
+MODELS |= {"Llama-3.1-8B-Instruct": "llama-3.1-8b"}
+
+
+class Load(msgspec.Struct, frozen=True):
+    """A run: sizes in tokens, and either a rate (requests/s, open loop) or a concurrency (closed loop)."""
+
+    isl: int
+    osl: int
+    rate: float = 0.0
+    concurrency: int = 1
+    requests: int = 64
+    prompts: int = 0  # how many different ones; 0: all
+
+
+def engine(name: str, card: str, precision: str, tp: int, kv_dtype: str, seqs: int, batched: int) -> Engine:
+    """An engine whose pool is what the memory model says."""
+    model, gpu = catalogue.model(name), catalogue.gpu(card)
+    plan = memory.plan(
+        model,
+        gpu,
+        precision=precision,
+        tp=tp,
+        kv_dtype=kv_dtype,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=batched,
+    )
+    steps = StepModel(model, gpu, precision=precision, tp=tp, kv_dtype=kv_dtype)
+    return Engine(EngineConfig(plan.kv_blocks, 16, seqs, batched, model.max_position), steps)
+
+
+def replay(one: Engine, load: Load) -> tuple[float, float]:
+    """Median TTFT and mean TPOT in seconds, the first quarter left out. Prompts share nothing."""
+    waiting = [number / load.rate for number in range(load.requests)] if load.rate else [0.0] * load.concurrency
+    heapq.heapify(waiting)
+    issued, added, now = len(waiting), 0, 0.0
+    seen: list[tuple[float, float]] = []
+    while waiting or one.busy:
+        now = now if one.busy else max(now, waiting[0])
+        while waiting and waiting[0] <= now:
+            one.add(request(added, load), heapq.heappop(waiting))
+            added += 1
+        step = one.step(now)
+        now += step.duration_s
+        for done in step.finished:
+            span = done.last_token - done.first_token
+            seen.append((done.first_token - done.arrived, span / max(1, done.generated - 1)))
+            if issued < load.requests:
+                heapq.heappush(waiting, now)
+                issued += 1
+    settled = seen[len(seen) // 4 :]
+    return statistics.median(ttft for ttft, _tpot in settled), statistics.mean(tpot for _ttft, tpot in settled)
+
+
+def request(number: int, load: Load) -> Request:
+    """A request; prompts that differ do so from their first token on."""
+    which = number % load.prompts if load.prompts else number
+    prompt = [which % 4096, which // 4096, *((place * 7) % 4000 for place in range(load.isl - 2))]
+    return Request(str(number), prompt, load.osl, output_tokens=load.osl)
+
+
+def load_of(row: dict[str, str]) -> Load | None:
+    """The load of a row, None if it cannot be told from it."""
+    isl, osl, text = round(float(row["isl"] or 0)), round(float(row["osl"] or 0)), row["load"]
+    words = text.split()
+    if not isl or not osl:
+        return None
+    if text.startswith("constant"):
+        repeated = REPEATED if "prefix caching ON" in row["notes"] else 0
+        return Load(isl, osl, rate=float(words[1]), requests=400, prompts=repeated)
+    if text.startswith("concurrency"):
+        return Load(isl, osl, concurrency=int(words[1]), requests=4 * int(words[1]))
+    return Load(isl, osl, requests=1) if text.startswith("single request") else None
+
+
+def truth(path: Path) -> Iterator[str]:
+    """One line of a table per row of perf_truth.csv that can be replayed."""
+    yield "| row | model, card, engine | load | TTFT measured | model | TPOT measured | model |"
+    yield "|---|---|---|---|---|---|---|"
+    errors: dict[str, list[float]] = {"TTFT": [], "TPOT": []}
+    with path.open() as lines:
+        rows = [row for row in csv.DictReader(lines) if not row["kind"].startswith("cluster")]
+    for row in rows:
+        load, card = load_of(row), CARDS.get(row["gpu"])
+        name = MODELS.get(row["model"], row["model"])
+        if load is None or card is None or "overload" in row["kind"] or int(row["n_replicas"] or 1) > 1:
+            continue
+        try:
+            catalogue.model(name)
+        except catalogue.UnknownName:
+            continue
+        precision = "fp8" if "fp8" in row["precision"] else "bfloat16"
+        kv_dtype = "fp8" if row["engine"].startswith("NIM") and precision == "fp8" else "auto"
+        sizes = (128, 2048) if load.rate else (256, 8192)
+        one = engine(name, card, precision, int(row["tp"]), kv_dtype, *sizes)
+        told = replay(one, load)
+        measured = [float(row[key] or 0) / 1e3 for key in ("ttft_p50_ms", "tpot_ms")]
+        measured[0] = measured[0] or float(row["ttft_mean_ms"] or 0) / 1e3
+        cells = []
+        for kind, real, ours in zip(errors, measured, told, strict=True):
+            cells.append(f"{real * 1e3:.1f} ms | {ours * 1e3:.1f} ms" if real else "- | -")
+            errors[kind] += [ours / real - 1] if real else []
+        what = f"{name}, {card} x{row['tp']}, {row['engine']} {row['engine_version']}"
+        yield f"| {row['row']} | {what} | {row['load']} | {' | '.join(cells)} |"
+    for kind, values in errors.items():
+        yield f"\n{kind}: {len(values)} rows, {summary(values)}"
+
+
+def steady(steps: StepModel, load: Load) -> float:
+    """TPOT of a steady closed loop without replaying it: a decode step, and the prefills that fall between two."""
+    running = load.concurrency
+    decode = steps.decode_s(running, round(running * (load.isl + load.osl / 2)))
+    bare, extra = steps.decode_s(running, 0), 0.0
+    for done in range(0, load.isl, CHUNK):
+        tokens = min(CHUNK, load.isl - done)
+        extra += steps.step_s(Batch(running, 0, tokens, tokens * (done + tokens / 2), running)) - bare
+    return decode + running / load.osl * extra
+
+
+def silicon(path: Path) -> Iterator[str]:
+    """One line per model, card and parallelism of the AIConfigurator sample (vLLM, dense, aggregated)."""
+    groups: dict[tuple[str, ...], list[float]] = {}
+    with gzip.open(path, "rt") as lines:
+        rows = list(csv.DictReader(lines))
+    for row in rows:
+        if (
+            (row["backend"], row["mode"]) != ("vllm", "agg")
+            or row["system"] not in SYSTEMS
+            or row["precision"] == "fp4"
+        ):
+            continue
+        try:
+            catalogue.model(row["model_path"])
+        except catalogue.UnknownName:
+            continue
+        precision, tp = row["precision"] or "bfloat16", int(row["tp_size"])
+        card = SYSTEMS[row["system"]]
+        steps = StepModel(catalogue.model(row["model_path"]), catalogue.gpu(card), precision=precision, tp=tp)
+        told = steady(steps, Load(int(row["isl"]), int(row["osl"]), concurrency=int(row["batch_size"])))
+        key = (row["model_path"], card, precision, f"x{tp}")
+        groups.setdefault(key, []).append(told / (float(row["silicon_tpot_ms"]) / 1e3) - 1)
+    yield "| model | card | precision | rows | TPOT error |\n|---|---|---|---|---|"
+    for (name, card, precision, tp_text), values in sorted(groups.items()):
+        yield f"| {name} | {card} {tp_text} | {precision} | {len(values)} | {summary(values)} |"
+    everything = [value for values in groups.values() for value in values]
+    yield f"\nTPOT: {len(everything)} rows, {summary(everything)}"
+
+
+def summary(errors: list[float]) -> str:
+    """Median of the signed and of the absolute relative errors."""
+    middle = statistics.median(abs(error) for error in errors)
+    return f"median error {statistics.median(errors):+.0%}, median absolute error {middle:.0%}"
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    folder = parser.parse_args().data
+    for line in truth(folder / "perf_truth.csv"):
+        print(line)
+    sample = folder / "silicon_sample.csv.gz"
+    if sample.exists():
+        for line in silicon(sample):
+            print(line)
+
+
+if __name__ == "__main__":
+    main()
