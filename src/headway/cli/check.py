@@ -12,6 +12,7 @@ from rich.table import Table
 from headway.cli.console import err, fail, out
 from headway.compose.load import read, validate
 from headway.compose.plan import Plan, make_plan
+from headway.compose.reference import reference
 from headway.compose.registry import PluginError, Registry, find
 from headway.compose.schema import schema
 from headway.compose.source import Document, SettingsError
@@ -25,6 +26,7 @@ def command(
     file: Annotated[Path | None, typer.Argument(help="Settings file.")] = None,
     probe: Annotated[bool, typer.Option("--probe", help="Ask every replica what it is.")] = False,
     as_schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of settings files.")] = False,
+    as_reference: Annotated[bool, typer.Option("--reference", help="Print every setting as Markdown.")] = False,
     plugins: Annotated[bool, typer.Option("--list", help="List policies and engines.")] = False,
 ) -> None:
     """Validate and explain a settings file. Exits 1 when something is wrong with it."""
@@ -33,7 +35,10 @@ def command(
     except PluginError as error:
         fail(str(error), "repair or uninstall that package")
     if as_schema:
-        out.print_json(json.dumps(schema(registry)))
+        typer.echo(json.dumps(schema(registry), indent=2))
+        return
+    if as_reference:
+        typer.echo(reference(schema(registry)), nl=False)
         return
     if plugins:
         out.print("policies: " + ", ".join(sorted(registry.policies)))

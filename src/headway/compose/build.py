@@ -68,6 +68,8 @@ class App:
             self._open_admin()
         await self.gateway.start()
         self.port = self.gateway.port
+        recipe = self.plan.recipe
+        log.info("listening", port=self.port, admin_port=self.admin_port, policy=recipe.policy, seed=recipe.seed)
         for source in self._list_sources():
             self._sources.spawn(source.run(self.fleet.publisher(source.name)), f"source {source.name}")
 

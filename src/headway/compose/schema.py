@@ -17,11 +17,11 @@ def schema(registry: Registry) -> dict[str, Any]:
     configs = {name: plugin.config for name, plugin in sorted(registry.policies.items())}
     structs: list[type[msgspec.Struct]] = [BrainConfig, *configs.values()]
     references, components = msgspec.json.schema_components(structs, ref_template="#/$defs/{name}")
-    page["$defs"] |= components
+    page["$defs"] |= {name: {**component, "additionalProperties": False} for name, component in components.items()}
     page["properties"]["brain"] = {**references[0], "description": page["properties"]["brain"]["description"]}
     policy = page["$defs"]["Policy"]
     policy["properties"]["name"]["examples"] = list(configs)
-    policy["properties"]["options"]["anyOf"] = references[1:]
+    policy["properties"]["options"]["anyOf"] = list({repr(one): one for one in references[1:]}.values())
     _allow_shorthand(page)
     return page
 
