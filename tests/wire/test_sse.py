@@ -177,8 +177,17 @@ class TestStripper:
         begin = b'data: {"id":"x","choices":[{"delta":{"content":"a'
         assert stripper.feed(begin) == begin
         assert stripper.feed(b'b"}}]}\n') == b'b"}}]}'
-        assert stripper.feed(b"\n: c\n") == b"\n\n"
-        assert stripper.end() == b": c\n"
+        assert stripper.feed(b"\n: c\n") == b"\n\n: c\n"
+        assert stripper.end() == b""
+
+    @pytest.mark.parametrize("end", LINE_ENDS.values(), ids=LINE_ENDS)
+    def test_heartbeats_are_not_held_and_stay_when_usage_goes(self, end: str) -> None:
+        stripper = UsageStripper()
+        beat = f": hb{end}".encode()
+        assert stripper.feed(beat) == (b"" if end == "\r" else beat)  # an LF might follow
+        assert stripper.feed(beat + b": h") in (beat, beat * 2)
+        usage = f"b{end}{end}data: {streams.USAGE}{end}{end}".encode()
+        assert stripper.feed(usage) + stripper.end() == beat + end.encode()
 
     def test_something_endless_is_not_held_for_ever(self) -> None:
         stripper = UsageStripper()

@@ -135,7 +135,7 @@ class Scanner(Tally):
 
 
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
-_COMMENTS = re.compile(rb"(?::[^\r\n]*(?>\r\n|\n|\r))*")
+_COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?>\r\n|\n|\r(?=[^\n])))*")  # and empty lines; a last CR may get an LF
 _DATA = re.compile(rb"^data:([^\r\n]*)", re.MULTILINE)
 
 
@@ -188,10 +188,13 @@ class UsageStripper:
         return held if self._passing else _without_usage(held)
 
     def _release(self, tail: bytes) -> bytes:
-        """Let an unfinished event go as soon as it cannot be the usage; only its line ends stay, to find its end."""
+        """Let an unfinished event go as soon as it cannot be the usage; only its line ends stay, to find its end.
+        Comments in front of it go at once: they are heartbeats."""
         if not self._passing and len(tail) < MAX_HELD_BYTES and b'"choices":[{' not in tail:
-            self._held = tail
-            return b""
+            comments = _COMMENTS.match(tail)
+            begin = comments.end() if comments else 0
+            self._held = tail[begin:]
+            return tail[:begin]
         self._passing = True
         kept = len(tail.rstrip(b"\r\n"))
         self._held = tail[kept:]
