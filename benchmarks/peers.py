@@ -135,9 +135,9 @@ def smg(port: int, backends: list[int], work: Path) -> Start:
 
 
 def headway(port: int, backends: list[int], work: Path) -> Start:
-    """Headway as `headway serve` runs it: default policy, metrics, explain, probes and access accounting on."""
+    """Headway with its default policy, metrics, explain and probes on; access log off, as with every peer."""
     command = [sys.executable, "-m", "headway", "serve", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--admin-port", str(port + 1), "--log-level", "warning"]
+    command += ["--admin-port", str(port + 1), "--log-level", "warning", "--no-access-log"]
     for b in backends:
         command += ["--replica", f"http://127.0.0.1:{b}"]
     return command, {}

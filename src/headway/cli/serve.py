@@ -38,6 +38,9 @@ def command(
     admin_port: Annotated[int | None, typer.Option(help="Port of the admin API.", show_default="8801")] = None,
     journal: Annotated[Path | None, typer.Option(help="Write events and commands for headway verify.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.", show_default="info")] = None,
+    access_log: Annotated[
+        bool | None, typer.Option("--access-log/--no-access-log", help="One line per request.", show_default="on")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the brain's chance.", show_default="random")] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="Write ports and pid here, as JSON, once they listen.")
@@ -53,7 +56,7 @@ def command(
         "listen": {"host": host, "port": port},
         "admin": {"port": admin_port},
         "journal": journal,
-        "logging": {"level": log_level},
+        "logging": {"level": log_level, "access": access_log},
         "seed": seed,
     }
     registry = _registry()
