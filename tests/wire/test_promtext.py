@@ -137,8 +137,20 @@ def test_a_page_of_50_mb_does_no_harm() -> None:
     began = time.perf_counter()
     samples = read(page, frozenset({"m", "other"}))
     assert time.perf_counter() - began < 0.5
-    assert len(samples["m"]) == promtext.MAX_SERIES
+    assert len(samples["m"]) == promtext.MAX_READ_BYTES // len(b'{a="b"} 1')
     assert samples.truncated
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"m{" + b'a="b",' * 700_000, b'm{a="' + b"b" * 4_000_000, b"m{" + b" " * 4_000_000, b"m " + b"1" * 4_000_000],
+)
+def test_a_line_without_end_is_not_parsed(line: bytes) -> None:
+    began = time.perf_counter()
+    samples = read(b"other 1\n" + line, frozenset({"m", "other"}))
+    assert time.perf_counter() - began < 0.1
+    assert samples.truncated
+    assert "m" not in samples
 
 
 @pytest.mark.parametrize("page", [b"", b"\n", b"<html>busy</html>", b"\x00" * 999, b"m", b'{"m":1}', b"\xff\xfem 1"])

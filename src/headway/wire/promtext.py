@@ -10,8 +10,9 @@ import re
 MAX_PAGE_BYTES = 8 * 1024 * 1024
 """Of a longer page only this much is read. The largest page seen from a real engine is 90 kB."""
 
-MAX_SERIES = 10_000
-"""Series kept of one name: a page that repeats itself must not fill the memory."""
+MAX_READ_BYTES = 256 * 1024
+"""Bytes of asked-for lines that are parsed per page, at about 4 MB/s: a hostile page must not hold up the process for
+long, nor fill its memory. What is asked of a real page is below 6 kB."""
 
 _LABEL = re.compile(rb'[ \t]*([a-zA-Z_][a-zA-Z0-9_.:]*)[ \t]*=[ \t]*"((?:[^"\\\n]|\\.)*+)"[ \t]*(,?)')
 _VALUE = re.compile(rb"[ \t]+([+-]?(?:[0-9][0-9.eE+-]*|\.[0-9][0-9eE+-]*|[iI]nf|[nN]a[nN]|INF|NAN))(?=[ \t\r\n]|$)")
@@ -24,13 +25,14 @@ Series = tuple[dict[str, str], float]
 class Samples(dict[str, list[Series]]):
     """Series by sample name, in page order; names without a series are absent.
 
-    `malformed` lines of asked-for names were skipped; `truncated`: the page, or a name's series, went beyond the cap.
+    `malformed` lines of asked-for names were skipped; `truncated`: the page, or its asked-for lines, went beyond a cap.
     """
 
-    __slots__ = ("malformed", "truncated")
+    __slots__ = ("left", "malformed", "truncated")
 
     def __init__(self) -> None:
         super().__init__()
+        self.left = MAX_READ_BYTES
         self.malformed = 0
         self.truncated = False
 
@@ -57,14 +59,17 @@ def _series(page: bytes, name: bytes, samples: Samples) -> list[Series]:
     at = len(name) if page.startswith(name) else _after(page, needle, 0)
     while at > 0:
         if page[at : at + 1] in (b"{", b" ", b"\t"):
-            one = _line(page, at)
-            if one is None:
-                samples.malformed += 1
-            elif len(found) < MAX_SERIES:
-                found.append(one)
-            else:
+            end = page.find(b"\n", at)
+            end = end if end >= 0 else len(page)
+            samples.left -= end - at
+            if samples.left < 0:
                 samples.truncated = True
                 break
+            one = _line(page, at, end)
+            if one is None:
+                samples.malformed += 1
+            else:
+                found.append(one)
         at = _after(page, needle, at)
     return found
 
@@ -74,15 +79,14 @@ def _after(page: bytes, needle: bytes, at: int) -> int:
     return found + len(needle) if found >= 0 else 0
 
 
-def _line(page: bytes, at: int) -> Series | None:
-    """The labels and the value of a line, read from behind its name."""
+def _line(page: bytes, at: int, end: int) -> Series | None:
+    """The labels and the value of a line that ends at `end`, read from behind its name."""
     labels: dict[str, str] = {}
     if page[at : at + 1] == b"{":
-        end = _labels(page, at + 1, labels)
-        if end == 0:
+        at = _labels(page, at + 1, end, labels)
+        if at == 0:
             return None
-        at = end
-    value = _VALUE.match(page, at)
+    value = _VALUE.match(page, at, end)
     if value is None:
         return None
     try:
@@ -91,9 +95,9 @@ def _line(page: bytes, at: int) -> Series | None:
         return None
 
 
-def _labels(page: bytes, at: int, labels: dict[str, str]) -> int:
+def _labels(page: bytes, at: int, end: int, labels: dict[str, str]) -> int:
     """Fill `labels`; the offset behind the closing brace, 0 if there is none where it must be."""
-    while (label := _LABEL.match(page, at)) is not None:
+    while (label := _LABEL.match(page, at, end)) is not None:
         labels[label[1].decode()] = _text(label[2])
         at = label.end()
         if not label[3]:
