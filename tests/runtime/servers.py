@@ -1,10 +1,13 @@
 """A server for tests: answers by path from a table that may be changed while it runs, and leaves nothing behind."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 
 
 @dataclass
@@ -61,7 +64,11 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.buffer += data
         while b"\r\n\r\n" in self.buffer:
-            head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
+            head, _, rest = self.buffer.partition(b"\r\n\r\n")
+            owed = LENGTH.search(head)
+            if owed is not None and len(rest) < int(owed[1]):
+                return
+            self.buffer = rest[int(owed[1]) :] if owed is not None else rest
             self.served.heads.append(head)
             path = head.split(b" ", 2)[1].decode()
             self.served.asked[path] += 1
