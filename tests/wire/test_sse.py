@@ -195,8 +195,12 @@ class TestStripper:
         assert 100_000 - out < sse.MAX_HELD_BYTES
         assert out + len(stripper.end()) == 100_000
 
-    def test_comments_before_the_usage_stay(self) -> None:
-        assert self.strip(f": ping\n: pong\ndata: {streams.USAGE}\n\n".encode()) == b": ping\n: pong\n"
+    @pytest.mark.parametrize("end", LINE_ENDS.values(), ids=LINE_ENDS)
+    def test_comments_before_the_usage_stay(self, end: str) -> None:
+        comments = f"{end}: ping{end}{end}: pong{end}".encode()
+        stream = comments + f"id: 1{end}data: {streams.USAGE}{end}{end}".encode()
+        for at in range(len(stream)):
+            assert self.strip(stream[:at], stream[at:]) == comments, at
 
     def test_an_unterminated_usage_event_goes_too(self) -> None:
         assert self.strip(f"data: {streams.USAGE}".encode()) == b""

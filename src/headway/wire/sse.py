@@ -136,7 +136,7 @@ class Scanner(Tally):
 
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?>\r\n|\n|\r(?=[^\n])))*")  # and empty lines; a last CR may get an LF
-_DATA = re.compile(rb"^data:([^\r\n]*)", re.MULTILINE)
+_DATA = re.compile(rb"(?<![^\r\n])data:([^\r\n]*)")
 
 
 class _UsageOnly(msgspec.Struct, gc=False):
