@@ -76,12 +76,16 @@ def request(
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
     version: str = "1.1",
 ) -> bytes:
-    """The bytes of a request. A body that is not bytes is sent as JSON."""
+    """The bytes of a request. A body that is not bytes is sent as JSON, and so is one of bytes, unless told otherwise."""
     data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-    lines = [f"{method or ('POST' if data else 'GET')} {path} HTTP/{version}", "Host: gateway.test"]
-    lines += [f"{key}: {value}" for key, value in (headers.items() if isinstance(headers, Mapping) else headers)]
+    given = list(headers.items() if isinstance(headers, Mapping) else headers)
+    names = {name.lower() for name, _ in given}
+    lines = [f"{method or ('POST' if data else 'GET')} {path} HTTP/{version}"]
+    lines += [f"{name}: {value}" for name, value in (given if "host" in names else [("Host", "gateway.test"), *given])]
+    if data and "content-type" not in names:
+        lines.append("Content-Type: application/json")
     if data:
-        lines += ["Content-Type: application/json", f"Content-Length: {len(data)}"]
+        lines.append(f"Content-Length: {len(data)}")
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + data
 
 
