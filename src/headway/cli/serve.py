@@ -5,7 +5,6 @@ import errno
 import gc
 import json
 import os
-import resource
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -19,6 +18,7 @@ from headway import __version__
 from headway.cli.console import err, fail
 from headway.compose.build import App
 from headway.compose.discovery import look_around
+from headway.compose.files import raise_file_limit, within_file_limit
 from headway.compose.load import overlay, read, validate
 from headway.compose.plan import Plan, make_plan
 from headway.compose.registry import PluginError, Registry, find
@@ -65,7 +65,7 @@ def command(
         plan = make_plan(overlay(plan.settings, {"replicas": _found(plan)}), registry)
     logging = plan.settings.logging
     logs = configure(logging.level, JSON[logging.format], plan.secrets)
-    _raise_file_limit()
+    plan = within_file_limit(plan, raise_file_limit())
     app = App(plan, registry, logs.access if logging.access else None)
     app.telemetry.watch("headway_log_lines_dropped_total", "Log lines not written.", lambda: logs.sink.dropped)
     try:
@@ -136,17 +136,6 @@ def _welcome(app: App, ready_file: Path | None) -> None:
         partial.rename(ready_file)
     gc.collect()
     gc.freeze()
-
-
-def _raise_file_limit() -> None:
-    """Every client and every upstream connection is a file; the usual soft limit of 1,024 is soon used up."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 1_048_576 if hard == resource.RLIM_INFINITY else hard
-    if soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):  # macOS caps it lower than it says
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, 10_240), hard))
 
 
 def _explain(error: OSError, settings: Settings) -> NoReturn:

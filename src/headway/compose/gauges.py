@@ -26,6 +26,8 @@ def watch_observer(telemetry: Telemetry, observer: Observer) -> None:
 def watch_plane(telemetry: Telemetry, plane: Plane) -> None:
     """Connections and memory of the data plane."""
     telemetry.watch("headway_client_connections", "Open client connections.", lambda: len(plane.connections))
+    refused = "Client connections closed at once, because limits.max_connections were open."
+    telemetry.watch("headway_connections_refused_total", refused, lambda: plane.turned_away)
     telemetry.watch("headway_buffered_body_bytes", "Request bodies held in memory.", lambda: plane.body_bytes)
 
 

@@ -130,6 +130,11 @@ class Limits(Section):
     write_high_water_bytes: Bytes = Field(
         default=_L.write_high_water_bytes, description="Unsent bytes that stop reading."
     )
+    max_connections: int = Field(
+        default=_L.max_connections,
+        ge=0,
+        description="Clients at once; more are closed. 0: as many as the limit on open files has room for.",
+    )
 
 
 class Timeouts(Section):

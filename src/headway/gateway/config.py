@@ -38,6 +38,7 @@ class Limits(msgspec.Struct, frozen=True):
     keepalive_timeout_s: float = 75.0
     buffered_body_bytes: int = 256 * 1024 * 1024  # 503: bodies held by all requests together
     write_high_water_bytes: int = 64 * 1024  # back-pressure: stop reading the engine above this
+    max_connections: int = 0  # clients beyond it are closed at once, so that files are left for the rest; 0: no bound
 
 
 class Timeouts(msgspec.Struct, frozen=True):

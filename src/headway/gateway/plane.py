@@ -95,6 +95,7 @@ class Plane:
         self.nobody = asyncio.Event()
         self.draining = False
         self.body_bytes = 0
+        self.turned_away = 0
         self.usage_reports: dict[str, int] = {}
         self.driver: Driver
         self._prefix = os.urandom(6).hex()

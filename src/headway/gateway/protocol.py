@@ -92,6 +92,9 @@ class ClientConnection(asyncio.Protocol):
         self.forwarded = forwarded_lines(self.peer, self.secure)
         plane.joined(self)
         self.deadline = plane.sweeper.now + plane.limits.head_timeout_s
+        if 0 < plane.limits.max_connections < len(plane.connections):
+            plane.turned_away += 1
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes of a request."""
