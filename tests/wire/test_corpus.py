@@ -15,9 +15,9 @@ KEPT = [(name, file) for name in sorted(TARGETS) for file in sorted((CORPUS / na
 
 @pytest.mark.parametrize(("name", "file"), KEPT, ids=[f"{name}/{file.name}" for name, file in KEPT])
 def test_kept_inputs_hold(name: str, file: Path) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     TARGETS[name](file.read_bytes())
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))

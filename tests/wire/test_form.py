@@ -58,6 +58,7 @@ def test_ways_to_write_the_content_type(content_type: str) -> None:
         (FILE.replace(b'"file"', b'"model"') + END, TYPE),
         (b'--b-1\r\nContent-Disposition: form-data; name="model"\r\n\r\n\xff\r\n' + END, TYPE),
         (b"", TYPE),
+        (field("model", "m") + field("x", "y") * 300 + END, TYPE),
     ],
 )
 def test_refusals(body: bytes, content_type: str) -> None:

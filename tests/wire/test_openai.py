@@ -219,6 +219,8 @@ class TestMedia:
         assert info.media_tokens == 2_000
         talk = [{"role": "user", "content": 'say {"type":"image_url"} and ;base64,' + "A" * 999 + "[]"}]
         assert read(chat(messages=talk)).media_tokens == 0
+        short = {"type": "image", "source": {"type": "base64", "data": "QUJD"}}
+        assert read(chat(messages=[{"content": [short]}])).prompt_bytes == len(json.dumps([{"content": [short]}]))
         assert read(chat(messages=talk)).prompt_bytes == len(json.dumps(talk))
 
 
@@ -254,6 +256,11 @@ class TestUsage:
     def test_odd_options_are_left_to_the_engine(self) -> None:
         assert read(chat(stream=True, stream_options=[1])).usage_edit is None
         assert read(chat(stream=True, stream_options={"include_usage": None, "b": 1})).usage_edit is None
+
+    def test_options_among_too_many_keys_are_left_alone(self) -> None:
+        keys = b",".join(b'"k":0' for _ in range(30_000))
+        body = b'{"model":"m","stream":true,"stream_options":{},' + keys + b"}"
+        assert read(body).usage_edit is None
 
     def test_no_edit_without_a_stream_or_where_the_api_has_no_such_option(self) -> None:
         assert read(chat()).usage_edit is None
@@ -300,9 +307,9 @@ class TestUsage:
     ids=lambda value: repr(value)[:40],
 )
 def test_refusals_are_quick_and_name_the_field(body: bytes, param: str | None) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert refuse(body).param == param
-    assert time.perf_counter() - began < 0.2
+    assert time.process_time() - began < 0.2
 
 
 @pytest.mark.parametrize(
@@ -356,11 +363,11 @@ def test_a_new_name_is_escaped() -> None:
 
 def test_a_million_keys_do_not_take_long() -> None:
     body = b'{"model":"m",' + b",".join(b'"k":0' for _ in range(1_000_000)) + b"}"
-    began = time.perf_counter()
+    began = time.process_time()
     edits = model_edits(body, read(body), "x")
     assert isinstance(edits, BodyError)
     assert edits.status == 400
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 1.0
 
 
 KEYS = st.sampled_from(["model", "messages", "tools", "prompt", "__class__", "mod\u0065l", "x", "é", 'q"', "\\"])

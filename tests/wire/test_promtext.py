@@ -134,9 +134,9 @@ def test_a_page_beyond_the_cap_is_cut_at_a_line() -> None:
 
 def test_a_page_of_50_mb_does_no_harm() -> None:
     page = b'm{a="b"} 1\n' * 4_600_000
-    began = time.perf_counter()
+    began = time.process_time()
     samples = read(page, frozenset({"m", "other"}))
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 1.0
     assert len(samples["m"]) == promtext.MAX_READ_BYTES // len(b'{a="b"} 1')
     assert samples.truncated
 
@@ -146,9 +146,9 @@ def test_a_page_of_50_mb_does_no_harm() -> None:
     [b"m{" + b'a="b",' * 700_000, b'm{a="' + b"b" * 4_000_000, b"m{" + b" " * 4_000_000, b"m " + b"1" * 4_000_000],
 )
 def test_a_line_without_end_is_not_parsed(line: bytes) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     samples = read(b"other 1\n" + line, frozenset({"m", "other"}))
-    assert time.perf_counter() - began < 0.1
+    assert time.process_time() - began < 0.1
     assert samples.truncated
     assert "m" not in samples
 

@@ -20,7 +20,6 @@ class Fields(msgspec.Struct, gc=False):
 
     generates: ClassVar[bool] = False
     streams_by_default: ClassVar[bool] = False
-    takes_stream_options: ClassVar[bool] = False
 
     model: str | None = None
     stream: bool | None = None
@@ -55,9 +54,9 @@ class Fields(msgspec.Struct, gc=False):
         """What may name the conversation, the most telling first."""
         return (self.user,)
 
-    def options(self) -> Raw:
-        """`stream_options`, where the API knows them."""
-        return ABSENT
+    def options(self) -> Raw | None:
+        """`stream_options`; None: this API does not know them."""
+        return None
 
     def pins(self) -> tuple[Raw, ...] | None:
         """What forbids token replay elsewhere unless null, false or empty; None: this API cannot be replayed."""
@@ -73,7 +72,6 @@ class Sampling(msgspec.Struct, gc=False):
 
     generates: ClassVar[bool] = True
     streams_by_default: ClassVar[bool] = False
-    takes_stream_options: ClassVar[bool] = True
 
     model: str | None = None
     stream: bool | None = None
@@ -110,7 +108,7 @@ class Sampling(msgspec.Struct, gc=False):
         """OpenAI's own field for keeping a conversation on one cache comes first."""
         return self.prompt_cache_key, self.user
 
-    def options(self) -> Raw:
+    def options(self) -> Raw | None:
         """OpenAI's stream options."""
         return self.stream_options
 

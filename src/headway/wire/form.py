@@ -53,7 +53,7 @@ def _fields(body: bytes, content_type: str) -> list[tuple[bytes, int, int]] | Bo
     at = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
     for _ in range(_MAX_PARTS):
         if not body.startswith(delimiter + b"\r\n", at):
-            break
+            return fields
         start = body.find(b"\r\n\r\n", at, at + _MAX_HEAD)
         end = body.find(b"\r\n" + delimiter, start)
         if start < 0 or end < 0:
@@ -63,4 +63,4 @@ def _fields(body: bytes, content_type: str) -> list[tuple[bytes, int, int]] | Bo
         if name is not None and not _FILE.search(head):
             fields.append((name[1] or name[2], start + 4, end))
         at = end + 2
-    return fields
+    return BodyError(400, "invalid_form", f"the form has more than {_MAX_PARTS} parts")

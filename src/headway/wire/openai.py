@@ -137,9 +137,9 @@ def _prefix(fields: AnyFields, text: bytes, heads: tuple[Raw, ...], block_bytes:
 
 
 def _usage(body: bytes, fields: AnyFields, stream: bool) -> tuple[bool | None, Edit | None]:
-    if not (stream and fields.takes_stream_options):
+    raw = fields.options() if stream else None
+    if raw is None:
         return None, None
-    raw = fields.options()
     if raw is ABSENT:
         at = body.find(b"{") + 1
         return None, (at, at, b'"stream_options":{"include_usage":true},')

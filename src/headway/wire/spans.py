@@ -33,6 +33,7 @@ _STRING = msgspec.json.Decoder(str)
 _KEY = re.compile(rb'[{,][ \t\n\r]*("(?:[^"\\]|\\.)*+")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
 _SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*+"|[^\s,}\]"]+', re.DOTALL)
 _PIECE = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
+_DEPTH = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _BLANK = re.compile(rb"[ \t\n\r]*")
 
 
@@ -62,16 +63,13 @@ def _value_end(body: bytes, start: int, guess: bytes) -> int:
     if body[start] not in b"{[":
         scalar = _SCALAR.match(body, start)
         return scalar.end() if scalar else start
-    depth = 0
+    depth, end = 0, start
     for piece in _PIECE.finditer(body, start):
-        token = piece[0]
-        if token in (b"{", b"["):
-            depth += 1
-        elif token in (b"}", b"]"):
-            depth -= 1
-            if depth == 0:
-                return piece.end()
-    return len(body)
+        end = piece.end()
+        depth += _DEPTH.get(piece[0], 0)
+        if depth == 0:
+            break
+    return end
 
 
 def _skip_blanks(body: bytes, at: int) -> int:
