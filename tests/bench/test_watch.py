@@ -30,7 +30,7 @@ def page(seconds: float, count: int, lag: float) -> bytes:
     return (
         f'vllm:time_to_first_token_seconds_sum{{engine="0"}} {seconds}\n'
         f'vllm:time_to_first_token_seconds_count{{engine="0"}} {count}\n'
-        f"headway_emulator_lag_ratio {lag}\n"
+        f"headway_emulator_clock_lag_ratio {lag}\n"
     ).encode()
 
 

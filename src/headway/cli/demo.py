@@ -192,6 +192,8 @@ def _sum_up(runs: Sequence[PolicyRun]) -> None:
         )
         out.print(f"[dim]{run.policy}: {accounts_line(run.result.accounts)}; {agree}[/]", highlight=False)
 
+    out.print("[dim]compare others: --policy NAME, repeatable (headway check --list names them)[/]", highlight=False)
+
 
 def _warn_of_lag(runs: Sequence[PolicyRun]) -> None:
     """Say so when this machine was too slow for figures to be trusted."""
@@ -202,4 +204,6 @@ def _warn_of_lag(runs: Sequence[PolicyRun]) -> None:
         )
     late = max((run.result.client.late_p99_s for run in runs if run.result.client.suspect), default=0.0)
     if late:
-        err.print(f"[yellow]warning[/] requests left {seconds(late)} late (p99): the client was a bottleneck")
+        err.print(
+            f"[yellow]warning[/] requests left {seconds(late)} late (p99): this machine is too busy for the figures"
+        )

@@ -81,7 +81,7 @@ class FleetMeter:
 def fleet_table(rows: Sequence[FleetRow], title: str = "") -> Table:
     """The table of the fleet, 80 columns wide while every replica is well; troubles get a column of their own."""
     troubled = any(row.state != "ok" for row in rows)
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, collapse_padding=True)
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", show_edge=False, padding=0)
     table.add_column("replica", no_wrap=True)
     table.add_column("GPU", no_wrap=True)
     table.add_column("KV use", no_wrap=True)

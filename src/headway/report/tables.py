@@ -53,8 +53,9 @@ def totals_table(summary: Summary) -> Table:
 
 
 def accounts_line(accounts: Accounts) -> str:
-    """started = ok + ..., with a word if it does not add up."""
-    ends = " + ".join(f"{count(getattr(accounts, kind))} {kind}" for kind in KINDS)
+    """started = ok + ..., kinds that did not happen left out, with a word if it does not add up."""
+    happened = [kind for kind in KINDS if kind == "ok" or getattr(accounts, kind)]
+    ends = " + ".join(f"{count(getattr(accounts, kind))} {kind}" for kind in happened)
     return f"{count(accounts.started)} started = {ends}{'' if accounts.balanced else '  (DOES NOT BALANCE)'}"
 
 
@@ -72,12 +73,12 @@ def outline_line(outline: Outline) -> str:
 Cell = Callable[[Summary], float | None]
 _COMPARED: tuple[tuple[str, Cell, Callable[[float | None], str], bool], ...] = (
     ("goodput", lambda s: s.goodput_rps, rate, True),
-    ("met SLOs", lambda s: s.goodput_share, share, True),
-    ("TTFT p50", lambda s: s.ttft.p50, seconds, False),
-    ("TTFT p99", lambda s: s.ttft.p99, seconds, False),
-    ("TPOT p50", lambda s: s.tpot.p50, seconds, False),
+    ("met\nSLOs", lambda s: s.goodput_share, share, True),
+    ("TTFT\np50", lambda s: s.ttft.p50, seconds, False),
+    ("TTFT\np99", lambda s: s.ttft.p99, seconds, False),
+    ("TPOT\np50", lambda s: s.tpot.p50, seconds, False),
     ("cached", lambda s: s.cached_tokens / s.prompt_tokens if s.prompt_tokens else None, share, True),
-    ("not ok", lambda s: s.accounts.started - s.accounts.ok, count, False),
+    ("not\nok", lambda s: s.accounts.started - s.accounts.ok, count, False),
 )
 
 
@@ -87,8 +88,8 @@ def comparison_table(runs: Sequence[tuple[str, Summary]]) -> Table:
         box=box.SIMPLE_HEAD,
         title="the same workload under each policy",
         title_justify="left",
-        pad_edge=False,
-        collapse_padding=True,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("policy", no_wrap=True)
     for name, _, _, _ in _COMPARED:

@@ -1,6 +1,6 @@
 """Turns the segments of a prompt into real text, so that an HTTP request has the size and the sharing it stands for.
 
-One token becomes one of the commonest three-letter words of English and a blank: four bytes, and one token for byte-pair
+One token becomes one of the commonest three-letter words of English and a blank: four bytes, one token for byte-pair
 vocabularies, so a prompt of n tokens is close to n tokens for an engine too (its chat template adds a few per message).
 """
 
