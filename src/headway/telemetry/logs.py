@@ -6,7 +6,6 @@ request. Lines are made and written on the sink's thread.
 
 import logging
 import sys
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TextIO
@@ -15,14 +14,12 @@ import msgspec
 import structlog
 
 from headway.telemetry.access import Access
+from headway.telemetry.lines import AccessJson, AccessText
 from headway.telemetry.redact import Redactor
 from headway.telemetry.sink import LineSink, to_descriptor, to_nowhere
 
 QUIET = {"uvicorn.access": logging.WARNING, "asyncio": logging.WARNING, "aiohttp": logging.WARNING}
 """Libraries that say at INFO what is no news to an operator."""
-
-COLOURS = {"ok": "\x1b[32m", "client_error": "\x1b[33m", "client_closed": "\x1b[33m"}
-PLAIN, RED = "\x1b[0m", "\x1b[31m"
 
 
 class Logs(logging.Handler):
@@ -32,7 +29,7 @@ class Logs(logging.Handler):
         super().__init__()
         self.sink = sink
         self.redactor = redactor
-        self._access: Callable[[Access, Redactor], str] = access_json if json else partial(access_text, colours=colours)
+        self._line: Callable[[Access], str] = AccessJson(redactor) if json else AccessText(redactor, colours)
         self.setFormatter(_formatter(redactor, json, colours))
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -46,7 +43,7 @@ class Logs(logging.Handler):
 
     def access(self, access: Access) -> None:
         """One access line."""
-        self.sink.put(partial(self._access, access, self.redactor))
+        self.sink.put(partial(self._line, access))
 
     def close(self) -> None:
         """Write what waits (a second at most) and let go of the root logger."""
@@ -81,31 +78,6 @@ def configure(
         cache_logger_on_first_use=True,
     )
     return logs
-
-
-def access_json(access: Access, redactor: Redactor) -> str:
-    """The access line for machines: every field of `Access`, with an ISO time."""
-    safe = msgspec.structs.replace(access, client_request_id=redactor.scrub(access.client_request_id))
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(access.at))
-    milliseconds = int(access.at % 1 * 1000)
-    head = f'{{"timestamp":"{stamp}.{milliseconds:03d}Z","level":"info","event":"access",'
-    return head + msgspec.json.encode(safe).decode()[1:]
-
-
-def access_text(access: Access, redactor: Redactor, colours: bool = False) -> str:
-    """The access line for people. Text that a client chose is quoted, so that it cannot forge a line or a colour."""
-    colour = COLOURS.get(access.account, RED) if colours else ""
-    ttft = "" if access.ttft_s is None else f" ttft {access.ttft_s * 1e3:.0f} ms"
-    tokens = f" {access.prompt_tokens}+{access.output_tokens} tokens" if access.attempts else ""
-    where = f" -> {access.replica}" if access.replica else ""
-    again = f" attempt {access.attempts}" if access.attempts > 1 else ""
-    theirs = f" client {redactor.scrub(access.client_request_id)!a}" if access.client_request_id else ""
-    return (
-        f"{time.strftime('%H:%M:%S', time.localtime(access.at))}"
-        f" {colour}{access.status} {access.code or access.account}"
-        f"{PLAIN if colours else ''} {access.method} {access.path} {access.model!a}{where}{again}"
-        f" {access.duration_s * 1e3:.0f} ms{ttft}{tokens} {access.request_id}{theirs}"
-    )
 
 
 def _writer(stream: TextIO | None) -> Callable[[bytes], None]:
