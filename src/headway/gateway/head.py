@@ -37,14 +37,15 @@ _FRAMING = (rb"content[-_]length", rb"transfer[-_]encoding")  # the underscore i
 _REQUEST_NAMES = (
     *_FRAMING, *HOP_BY_HOP, rb"host", rb"expect", rb"authorization", rb"x-api-key", rb"api-key", rb"content-type",
     rb"origin", rb"access-control-request-method", rb"x-request-id", rb"forwarded", rb"x-forwarded-[a-z]+",
+    rb"accept-encoding",
 )  # fmt: skip
-_RESPONSE_NAMES = (*_FRAMING, *HOP_BY_HOP, rb"content-type", rb"retry-after", rb"x-request-id")
+_RESPONSE_NAMES = (*_FRAMING, *HOP_BY_HOP, rb"content-type", rb"content-encoding", rb"retry-after", rb"x-request-id")
 _ONCE = frozenset(
     (b"host", b"content-length", b"transfer-encoding", b"authorization", b"x-api-key", b"api-key", b"content-type",
      b"expect", b"origin")
 )  # fmt: skip
 """Two lines of one of these contradict each other: the request is ambiguous."""
-_KEPT = frozenset((b"content-type", b"retry-after", b"origin"))
+_KEPT = frozenset((b"content-type", b"content-encoding", b"retry-after", b"origin"))
 """Read and passed on."""
 
 
@@ -93,7 +94,7 @@ class RequestHead:
 
 class ResponseHead:
     """An accepted response head. `lead` is its status line and end-to-end lines, ready to be passed on; `media` the
-    content type in lower case without parameters."""
+    content type in lower case without parameters; empty if the body is compressed, and so not for us to read."""
 
     __slots__ = ("chunked", "fields", "keep_alive", "lead", "media", "status")
 
@@ -101,7 +102,8 @@ class ResponseHead:
         self.status = status
         self.lead = b"HTTP/1.1 " + status_line + rest
         self.fields = fields
-        self.media = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        plain = fields.get(b"content-encoding", b"identity").lower() == b"identity"
+        self.media = fields.get(b"content-type", b"").partition(b";")[0].strip().lower() if plain else b""
         self.chunked = False
         self.keep_alive = True
 

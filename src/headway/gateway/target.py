@@ -37,6 +37,7 @@ class Target:
         self._forward = config.auth.forward_client and not key
         lines = [f"\r\nAuthorization: Bearer {key}"] if key else []
         lines += [f"\r\n{name}: {value}" for name, value in (dialect.request_headers if dialect else ())]
+        lines.append("\r\nAccept-Encoding: identity")  # what is compressed can be neither counted nor mended
         self._fixed = "".join(lines).encode("latin-1")
 
     def __repr__(self) -> str:
