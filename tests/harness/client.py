@@ -76,7 +76,7 @@ def request(
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
     version: str = "1.1",
 ) -> bytes:
-    """The bytes of a request. A body that is not bytes is sent as JSON, and so is one of bytes, unless told otherwise."""
+    """The bytes of a request. A body that is not bytes is sent as JSON, headers given replace our own."""
     data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     given = list(headers.items() if isinstance(headers, Mapping) else headers)
     names = {name.lower() for name, _ in given}
