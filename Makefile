@@ -31,15 +31,31 @@ test-vllm: $(STAMP) ## the real-engine suite against two vLLM servers on the CPU
 	@PYTHON=$(PYTHON) tests/real/install_vllm.sh
 	HEADWAY_REAL_ENGINE=vllm $(BIN)/python -m pytest tests/real --timeout 600 $(ARGS)
 
+soak: $(STAMP) ## the same cases at full size, and a longer fuzz (about half an hour)
+	HEADWAY_SOAK=1 $(BIN)/python -m pytest tests/cases tests/gateway tests/wire --timeout 1800 $(ARGS)
+	$(BIN)/python -m fuzz.run --seconds 300
+
+fuzz: $(STAMP) ## mutate inputs of every parser for a minute; findings are kept in tests/corpus
+	$(BIN)/python -m fuzz.run --seconds 60 $(ARGS)
+
+test-vllm: $(STAMP) ## the suite on two real vLLM servers on CPU (downloads 2.5 GB once)
+	$(BIN)/python -m tests.real.vllm $(ARGS)
+
+bench-overhead: $(STAMP) ## CPU per request beside nginx, haproxy, envoy and LLM routers (python benchmarks/peers.py install first)
+	$(BIN)/python benchmarks/overhead.py $(ARGS)
+
+bench-decision: $(STAMP) ## microseconds per decision by fleet size
+	$(BIN)/python benchmarks/decision.py $(ARGS)
+
 lint: $(STAMP) ## ruff, format, strict types, the floors of the house
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks fuzz
+	$(BIN)/ruff format --check src tests benchmarks fuzz
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 format: $(STAMP) ## rewrite the layout of the code
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks fuzz
+	$(BIN)/ruff check --fix src tests benchmarks fuzz
 
 clean: ## remove what make has made
 	rm -rf $(VENV) .venv-* build dist src/*.egg-info .mypy_cache .ruff_cache .hypothesis
