@@ -38,9 +38,6 @@ soak: $(STAMP) ## the same cases at full size, and a longer fuzz (about half an 
 fuzz: $(STAMP) ## mutate inputs of every parser for a minute; findings are kept in tests/corpus
 	$(BIN)/python -m fuzz.run --seconds 60 $(ARGS)
 
-test-vllm: $(STAMP) ## the suite on two real vLLM servers on CPU (downloads 2.5 GB once)
-	$(BIN)/python -m tests.real.vllm $(ARGS)
-
 bench-overhead: $(STAMP) ## CPU per request beside nginx, haproxy, envoy and LLM routers (python benchmarks/peers.py install first)
 	$(BIN)/python benchmarks/overhead.py $(ARGS)
 
