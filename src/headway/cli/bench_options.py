@@ -48,7 +48,7 @@ Burstiness = Annotated[
     typer.Option(help="Variation of the gaps between sessions; 1 is Poisson.", min=0.1, rich_help_panel=_WORKLOAD),
 ]
 Longest = Annotated[
-    int, typer.Option(help="Longest prompt plus output that is sent, tokens.", min=16, rich_help_panel=_WORKLOAD)
+    int, typer.Option(help="Longest prompt plus output, tokens; sessions end there.", min=16, rich_help_panel=_WORKLOAD)
 ]
 Trace = Annotated[
     Path | None,

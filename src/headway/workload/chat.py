@@ -71,7 +71,10 @@ DOCUMENTS = Shape(
 
 class ChatSpec(msgspec.Struct, frozen=True):
     """A whole workload: requests/s on average, seconds, shapes by weight (share of sessions), burstiness of session
-    starts (coefficient of variation of their gaps; 1 is Poisson), and the longest prompt plus output allowed."""
+    starts (coefficient of variation of their gaps; 1 is Poisson), and the longest prompt plus output allowed.
+
+    A session ends when its next turn would be longer, so a small limit makes fewer requests than `rate`.
+    """
 
     rate: float
     duration_s: float
