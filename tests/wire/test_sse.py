@@ -149,6 +149,16 @@ def test_garbage_is_harmless_and_framed_alike(pieces: list[bytes]) -> None:
     assert seen(scan(*pieces)) == seen(scan(b"".join(pieces)))
 
 
+@pytest.mark.parametrize(
+    ("stream", "empty"), [("", True), (": c\n\n", True), ("data: [DONE]\n\n", True), (streams.ROLE, False)]
+)
+def test_a_stream_that_says_nothing_but_done_is_empty(stream: str, empty: bool) -> None:
+    scanner = Scanner()
+    scanner.feed((stream if stream is not streams.ROLE else f"data: {stream}\n\n").encode())
+    scanner.end()
+    assert scanner.empty is empty
+
+
 class TestStripper:
     def strip(self, *pieces: bytes) -> bytes:
         stripper = UsageStripper()

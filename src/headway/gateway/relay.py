@@ -284,7 +284,7 @@ class StreamRelay(_Holding):
             self.lost(OutcomeKind.TRUNCATED, "the stream ended without a sign of its end")
             return
         self.complete = True
-        if not scanner.events and not self._content and not self.boss.outlet.body_sent:
+        if scanner.empty and not self._content and not self.boss.outlet.body_sent:
             self.boss.failed(OutcomeKind.TRUNCATED, "the stream ended before any event")
             return
         self._close()
@@ -335,7 +335,7 @@ class StreamRelay(_Holding):
             self.boss.first_token()
             self._release()
             self.boss.advance()
-        elif scanner.done and not scanner.events:
+        elif scanner.done and scanner.empty:
             return  # [DONE] and nothing else: an empty stream is not an answer, `end` will ask
         elif self._waited or scanner.error is not None or scanner.finished or not fits:
             self._release()

@@ -48,6 +48,11 @@ class Scanner(Tally):
         return self.tokens > 0
 
     @property
+    def empty(self) -> bool:
+        """Whether nothing was said yet, a bare `[DONE]` apart."""
+        return self.events <= self.done
+
+    @property
     def at_boundary(self) -> bool:
         """Whether an event or a comment line may be inserted here without breaking one in two."""
         return self._clean or not (self._open or self._held)
