@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import msgspec
+import openai
 
 from headway.core.brain import Brain, BrainConfig
 from headway.core.commands import Command, Dispatch
@@ -218,6 +219,18 @@ async def gather_bounded(width: int, work: Iterable[Awaitable[T]]) -> list[T]:
             return await item
 
     return list(await asyncio.gather(*(one(item) for item in work)))
+
+
+async def official_stream(house: House) -> list[str | None]:
+    """The texts that the official client reads from a stream. Raises what it raises."""
+
+    def read_all() -> list[str | None]:
+        with openai.OpenAI(base_url=f"http://127.0.0.1:{house.gateway.port}/v1", api_key="x", max_retries=0) as client:
+            message: Any = {"role": "user", "content": "hi"}
+            with client.chat.completions.create(model="m", messages=[message], stream=True) as stream:
+                return [chunk.choices[0].delta.content for chunk in stream]
+
+    return await asyncio.to_thread(read_all)
 
 
 def gone_within(seen: Seen, since: float) -> float:

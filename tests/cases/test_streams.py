@@ -7,11 +7,10 @@ they were cut.
 import asyncio
 import time
 
-import openai
 import pytest
 
 from headway.telemetry import Access
-from tests.cases.house import SOAK, House, case, gather_bounded, patience, rounds
+from tests.cases.house import SOAK, House, case, gather_bounded, official_stream, patience, rounds
 from tests.harness import scripts
 from tests.harness.client import Answer, chat, request
 from tests.harness.engine import Connection, Script, Seen
@@ -208,12 +207,7 @@ WITH_ID = scripts.STREAM_HEAD + scripts.chunk(b"id: 1\n" + scripts.token("a"))
 @case(scripts.timed([(0.0, WITH_ID), (0.8, LATE_EVENTS)]))
 async def test_silence_is_not_filled_with_events(house: House) -> None:
     """022: silence after an id line: nothing is put in, and the official client sees every chunk."""
-    client = openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{house.gateway.port}/v1", api_key="x", max_retries=0)
-    async with client:
-        stream = await client.chat.completions.create(
-            model="m", messages=[{"role": "user", "content": "hi"}], stream=True
-        )
-        texts = [chunk.choices[0].delta.content async for chunk in stream]
+    texts = await official_stream(house)
     assert texts == ["a", "t0", "t1", "t2"]
     await house.at_rest(ok=1)
 
