@@ -1,9 +1,11 @@
 """Stand-ins for what the data plane meets: a brain that follows a script, an engine whose every byte is the test's."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, AsyncIterator
+from typing import Any
 
 from headway.core.commands import Command, Dispatch, Reject, Relay
 from headway.core.events import AttemptFinished, Event, ReplicasChanged, RequestArrived
@@ -16,7 +18,10 @@ from headway.runtime.clock import now
 from headway.telemetry import Access, Telemetry
 
 FINAL = frozenset((OutcomeKind.OK, OutcomeKind.CLIENT_ERROR, OutcomeKind.CLIENT_CLOSED))
-JSON_ANSWER = b'{"id":"x","choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3}}'
+JSON_ANSWER = (
+    b'{"id":"x","choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":7,"completion_tokens":3}}'
+)
 CHAT = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 CHAT_STREAM = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
 
@@ -72,7 +77,7 @@ class FakeBrain:
 
 
 class Engine:
-    """A server on plain asyncio streams. `script(reader, writer, request)` answers one request; it gets the raw bytes."""
+    """A server on plain asyncio streams. The script answers one request; it is called again for the next."""
 
     def __init__(self, script: Callable[["Connection"], Awaitable[None]]) -> None:
         self._script = script
@@ -82,14 +87,15 @@ class Engine:
         self.connections = 0
         self.open = 0
         self.gone_at: list[float] = []
+        self.port = 0
 
-    async def start(self, host: str = "127.0.0.1", ssl: Any = None) -> None:
-        self._server = await asyncio.start_server(self._serve, host, 0, ssl=ssl)
+    async def start(self, host: str = "127.0.0.1", port: int = 0, ssl: Any = None) -> None:
+        self._server = await asyncio.start_server(self._serve, host, port, ssl=ssl)
+        self.port = self._server.sockets[0].getsockname()[1]
 
     @property
     def url(self) -> str:
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"http://127.0.0.1:{self.port}"
 
     async def stop(self) -> None:
         assert self._server is not None
@@ -161,9 +167,6 @@ class Connection:
 
     def reset(self) -> None:
         """Close with RST."""
-        import socket
-        import struct
-
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
@@ -185,15 +188,10 @@ LAST = b"0\r\n\r\n"
 
 
 def event(text: str = "a", finish: str = "null") -> bytes:
+    """One content event of a chat stream."""
     reason = finish if finish == "null" else f'"{finish}"'
-    return (
-        (
-            '{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":%s}]}'
-            % (text, reason)
-        )
-        .encode()
-        .join((b"data: ", b"\n\n"))
-    )
+    choice = f'{{"index":0,"delta":{{"content":"{text}"}},"finish_reason":{reason}}}'
+    return f'data: {{"id":"c","object":"chat.completion.chunk","choices":[{choice}]}}\n\n'.encode()
 
 
 async def always(connection: Connection) -> None:
@@ -227,11 +225,11 @@ class Rig:
         plane = self.gateway.plane
         return not plane.driver.exchanges and plane.body_bytes == 0
 
-    async def settle(self) -> None:
-        """Wait until nothing is in flight."""
-        async with asyncio.timeout(5):
-            while not self.balanced():
-                await asyncio.sleep(0.005)
+    async def until(self, condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
+        """Wait for something to become true."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():  # noqa: ASYNC110 - the gateway tells tests nothing
+                await asyncio.sleep(0.002)
 
 
 def post(body: bytes, path: str = "/v1/chat/completions", lines: str = "", close: bool = True) -> bytes:

@@ -228,13 +228,12 @@ class ClientConnection(asyncio.Protocol):
         """The head is not complete. Refuse what can no longer become one before more of it is buffered."""
         limits = self._plane.limits
         self.deadline = min(self.deadline, self._plane.sweeper.now + limits.head_timeout_s)
-        fresh = max(0, self._scanned - 1)
         line_limit = limits.max_uri_bytes + 64
         if len(inbox) > line_limit and inbox.find(b"\r\n", 2, line_limit) < 0:
             self._refuse(TARGET_TOO_LONG)
         elif len(inbox) > limits.max_head_bytes:
             self._refuse(HEAD_TOO_LARGE)
-        elif inbox.count(b"\n", fresh) != inbox.count(b"\r\n", fresh) or b"\x00" in inbox:
+        elif inbox.count(b"\n") != inbox.count(b"\r\n") or b"\x00" in inbox:
             self._refuse(MALFORMED)
         self._scanned = max(0, len(inbox) - 3)
 
