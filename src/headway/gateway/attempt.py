@@ -17,11 +17,12 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.gateway.head import ResponseHead
 from headway.gateway.intake import payload
 from headway.gateway.outlet import Outlet
-from headway.gateway.relay import Relay, StreamRelay, choose
+from headway.gateway.relay import TIMEOUTS, Relay, StreamRelay, choose, kind_of
 from headway.gateway.target import Target
 from headway.gateway.upstream import UpstreamConnection
 from headway.runtime.clock import now
 from headway.wire.body import BodyError
+from headway.wire.errors import sse_error
 
 if TYPE_CHECKING:
     from headway.gateway.exchange import Exchange
@@ -56,8 +57,8 @@ class Attempt:
     """One attempt. `outlet` is the client's response, `body` where the connection delivers payload."""
 
     __slots__ = (
-        "_connecting", "_exchange", "_kind", "_model", "_plane", "_relay", "_retried", "_settled", "_state", "_target",
-        "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
+        "_connecting", "_detail", "_exchange", "_kind", "_model", "_plane", "_relay", "_retried", "_settled", "_state",
+        "_target", "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
     )  # fmt: skip
 
     body: Callable[[bytes], None]
@@ -75,6 +76,7 @@ class Attempt:
         self._settled = False
         self._retried = False
         self._kind = OutcomeKind.OK
+        self._detail = ""
         self._relay: Relay | None = None
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[Any] | None = None
@@ -121,6 +123,7 @@ class Attempt:
             return
         self._settled = True
         self._kind = kind
+        self._detail = detail
         sent = self._state > State.CONNECTING
         self._state = State.OVER
         relay = self._relay
@@ -181,6 +184,10 @@ class Attempt:
         relay.go_on()
         return True
 
+    def excuse(self) -> tuple[int, str, str]:
+        """Status, code and words for a client whose engine's answer cannot be given to it."""
+        return 504 if self._kind in TIMEOUTS else 502, self._kind.value, f"The engine failed: {self._detail}."
+
     def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
         """The last words of a response that is cut."""
         return self._relay.farewell(kind, detail) if self._relay is not None else b""
@@ -204,7 +211,9 @@ class Attempt:
             self._free_sample(self._target, head)
         kind = choose(head)
         if self.outlet.begun and kind is not StreamRelay:
-            self.broken(OutcomeKind.BAD_RESPONSE, f"the retried attempt answered {head.status}")
+            wrong = kind_of(head.status) if head.status >= 400 else OutcomeKind.BAD_RESPONSE
+            detail = f"the retried attempt answered {head.status}"
+            self.broken(wrong, detail, sse_error(detail, wrong.value))
             return
         self._relay = relay = kind(self, head, length)
         self.body = relay.feed

@@ -164,7 +164,7 @@ class Exchange:
             return
         self._move(State.TRYING)
         if not attempt.go_on():
-            self.refuse(502, "upstream_failed", "The engine did not answer properly.")
+            self.refuse(*attempt.excuse())
 
     def abort(self, attempt: AttemptId, reason: str) -> None:
         """The replica is gone; do not wait out its silence."""
