@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -48,3 +49,23 @@ def test_every_command_can_be_loaded(name: str) -> None:
     assert command.name == name
     for parameter in command.params:
         assert getattr(parameter, "help", None), f"{name} {parameter.name} is not described"
+
+
+def test_closed_standard_streams_do_not_give_their_numbers_to_sockets() -> None:
+    reading, writing = os.pipe()
+    code = (
+        "import os, socket\nfrom headway.cli import hold_standard_descriptors\nhold_standard_descriptors()\n"
+        "assert socket.socket().fileno() > 2\n"
+        f"os.write({writing}, b'held')"
+    )
+    try:
+        subprocess.run(
+            ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, code],
+            pass_fds=(writing,),
+            timeout=30,
+            check=True,
+        )
+        assert os.read(reading, 10) == b"held"
+    finally:
+        for descriptor in (reading, writing):
+            os.close(descriptor)

@@ -6,7 +6,7 @@ import yaml
 
 from headway.compose.load import validate
 from headway.compose.plan import make_plan
-from headway.compose.reference import BEGIN, reference
+from headway.compose.reference import BEGIN, constants_reference, settings_reference
 from headway.compose.registry import find
 from headway.compose.schema import schema
 from headway.compose.settings import Settings
@@ -23,11 +23,11 @@ def examples() -> list[str]:
 def test_the_reference_is_up_to_date() -> None:
     """Mend it with: headway check --reference, and replace everything from the marker on."""
     text = DOCS.read_text()
-    assert BEGIN + text.partition(BEGIN)[2] == reference(schema(find([])))
+    assert BEGIN + text.partition(BEGIN)[2] == settings_reference(schema(find([])))
 
 
 def test_every_setting_is_in_the_reference() -> None:
-    text = reference(schema(find([])))
+    text = settings_reference(schema(find([])))
     for name, field in Settings.model_fields.items():
         assert f"`{name}`" in text or f"`{name}." in text
         inner = getattr(field.default, "model_fields_set", None)
@@ -36,6 +36,13 @@ def test_every_setting_is_in_the_reference() -> None:
                 assert f"`{setting}`" in text or f"`{name}.{setting}`" in text
     assert "`kv_capacity_tokens`" in text
     assert "`listen.tls`" in text
+
+
+def test_constants_name_every_module_of_the_brain_and_every_policy_that_has_some() -> None:
+    text = constants_reference(schema(find([])))
+    for part in ("`brain.health`", "`brain.ledger`", "`failure_rate`", "### `Headroom`", "`tolerance`"):
+        assert part in text
+    assert "NoConfig" not in text
 
 
 @pytest.mark.parametrize("example", examples())

@@ -3,6 +3,7 @@ so that `headway --help` answers at once. Commands read arguments and print; wha
 """
 
 import importlib
+import os
 from typing import Annotated, Any
 
 import typer
@@ -55,7 +56,18 @@ def make_group() -> TyperGroup:
 
 def main() -> None:
     """Entry point of the `headway` program."""
+    hold_standard_descriptors()
     make_group()(prog_name="headway")
+
+
+def hold_standard_descriptors() -> None:
+    """Put /dev/null where a standard stream was closed: otherwise the next socket gets its number, log lines go to a
+    client, and libuv aborts when it closes a file numbered 0 to 2."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _show_version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from headway.cli.console import err, fail, out
 from headway.compose.load import read, validate
 from headway.compose.plan import Plan, make_plan
-from headway.compose.reference import reference
+from headway.compose.reference import constants_reference, settings_reference
 from headway.compose.registry import PluginError, Registry, find
 from headway.compose.schema import schema
 from headway.compose.source import Document, SettingsError
@@ -27,6 +27,7 @@ def command(
     probe: Annotated[bool, typer.Option("--probe", help="Ask every replica what it is.")] = False,
     as_schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of settings files.")] = False,
     as_reference: Annotated[bool, typer.Option("--reference", help="Print every setting as Markdown.")] = False,
+    constants: Annotated[bool, typer.Option("--constants", help="Print the constants of brain and policies.")] = False,
     plugins: Annotated[bool, typer.Option("--list", help="List policies and engines.")] = False,
 ) -> None:
     """Validate and explain a settings file. Exits 1 when something is wrong with it."""
@@ -38,7 +39,10 @@ def command(
         typer.echo(json.dumps(schema(registry), indent=2))
         return
     if as_reference:
-        typer.echo(reference(schema(registry)), nl=False)
+        typer.echo(settings_reference(schema(registry)), nl=False)
+        return
+    if constants:
+        typer.echo(constants_reference(schema(registry)), nl=False)
         return
     if plugins:
         out.print("policies: " + ", ".join(sorted(registry.policies)))

@@ -9,14 +9,19 @@ BEGIN = "<!-- made by `headway check --reference`; do not edit below -->"
 Schema = dict[str, Any]
 
 
-def reference(page: Schema) -> str:
-    """Markdown: a table per section, then the constants of the brain and of every policy."""
+def settings_reference(page: Schema) -> str:
+    """Markdown: a table per section of the file."""
     blocks = [BEGIN, "## Reference", *_top(page)]
-    sections = {name: _target(page, field) for name, field in page["properties"].items()}
-    for name, section in sections.items():
+    for name, field in page["properties"].items():
+        section = _target(page, field)
         if section is not None and name != "brain":
             blocks += _section(page, name, section)
-    blocks += ["## Constants of the brain", "Nested below `brain:`. The defaults are meant to stay."]
+    return "\n\n".join(blocks) + "\n"
+
+
+def constants_reference(page: Schema) -> str:
+    """Markdown: the constants of the brain and of every policy that is installed."""
+    blocks = ["## Constants of the brain", "Nested below `brain:`. The defaults are meant to stay."]
     for name, field in page["$defs"]["BrainConfig"]["properties"].items():
         blocks += _constants(f"brain.{name}", page["$defs"][_name(field["$ref"])])
     blocks += ["## Constants of policies", "Below `policy.options:` of the policy named."]
@@ -28,7 +33,8 @@ def reference(page: Schema) -> str:
 
 
 def _top(page: Schema) -> Iterator[str]:
-    rows = [_row(name, field) for name, field in page["properties"].items() if _target(page, field) is None]
+    fields = page["properties"].items()
+    rows = [_row(name, field) for name, field in fields if name == "brain" or _target(page, field) is None]
     yield "### At the top level"
     yield _table(rows)
 
