@@ -1,6 +1,6 @@
 """`headway emulate`: one inference engine without a GPU. Flags are named as vLLM's where vLLM has them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,34 +38,10 @@ def command(
     log_level: Annotated[str, typer.Option(help="debug, info, warning, error.")] = "info",
 ) -> None:
     """Run an inference engine without a GPU: vLLM's HTTP API and metrics, timed by a model of the hardware."""
-    config = EmulatorConfig(
-        model=model,
-        gpu=gpu,
-        tensor_parallel_size=tensor_parallel_size,
-        dtype=dtype,
-        host=host,
-        port=port,
-        control_port=control_port,
-        time_scale=time_scale,
-        kv_tokens=kv_tokens,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max_num_batched_tokens,
-        max_model_len=max_model_len,
-        max_num_queued_reqs=max_num_queued_reqs,
-        served_model_name=served_model_name,
-        gpu_memory_utilization=gpu_memory_utilization,
-        enable_prefix_caching=enable_prefix_caching,
-        quantization=quantization,
-        kv_cache_dtype=kv_cache_dtype,
-        block_size=block_size,
-        api_key=api_key,
-        enable_prompt_tokens_details=enable_prompt_tokens_details,
-        step_noise=step_noise,
-        seed=seed,
-        ready_file=ready_file,
-        exit_with_parent=exit_with_parent,
-    )
-    logs = configure(log_level)
+    # Every parameter but the log level is a field of EmulatorConfig, by the same name.
+    flags: dict[str, Any] = dict(locals())
+    logs = configure(flags.pop("log_level"))
+    config = EmulatorConfig(**flags)
     try:
         serve(config)
     except ValueError as error:  # unknown names, impossible sizes, a model that does not fit: the message says which

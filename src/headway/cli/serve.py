@@ -63,6 +63,10 @@ def command(
     plan = _plan(config, changes, registry)
     if not replica and config is None:
         plan = make_plan(overlay(plan.settings, {"replicas": _found(plan)}), registry)
+    _serve(plan, registry, ready_file)
+
+
+def _serve(plan: Plan, registry: Registry, ready_file: Path | None) -> None:
     logging = plan.settings.logging
     logs = configure(logging.level, JSON[logging.format], plan.secrets)
     plan = within_file_limit(plan, raise_file_limit())

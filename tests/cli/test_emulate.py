@@ -1,0 +1,36 @@
+import inspect
+
+import pytest
+
+from headway.cli import emulate
+from headway.emulator import EmulatorConfig
+from tests.cli.calling import call
+
+
+def test_every_flag_is_a_field_with_the_same_default() -> None:
+    fields = EmulatorConfig()
+    for name, parameter in inspect.signature(emulate.command).parameters.items():
+        if name != "log_level":
+            assert getattr(fields, name) == parameter.default, name
+
+
+def test_flags_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[EmulatorConfig] = []
+    monkeypatch.setattr(emulate, "serve", seen.append)
+    flags = ["--model", "m", "--tensor-parallel-size", "2", "--no-enable-prefix-caching", "--time-scale", "5"]
+    assert call("emulate", *flags) == 0
+    expected = EmulatorConfig(model="m", tensor_parallel_size=2, enable_prefix_caching=False, time_scale=5.0)
+    assert seen == [expected]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--model", "llama-3.1-9b"], "llama-3.1-8b"),
+        (["--gpu", "h100-81gb"], "h100-80gb"),
+        (["--model", "llama-3.1-70b", "--gpu", "l4"], "does not fit"),
+    ],
+)
+def test_what_cannot_be_emulated_is_explained(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("emulate", *flags) == 1
+    assert words in capsys.readouterr().err
