@@ -398,6 +398,7 @@ def test_an_abort_before_content_is_retried_and_never_relayed() -> None:
     assert (refusal.status, refusal.code) == (503, "upstream_failed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "status"), [(OutcomeKind.BACKPRESSURE, 503), (OutcomeKind.SERVER_ERROR, 503)])
 def test_when_all_answer_503_hardly_anything_is_retried(kind: OutcomeKind, status: int) -> None:
     """100 requests a second for 30 s: attempts stay within 1.2 of arrivals."""

@@ -126,7 +126,9 @@ class Brain:
             text = f"The model `{request.model[:256]}` does not exist"
             out.append(Reject(request.id, 404, "model_not_found", text))
             return
-        at_least = self._fleet.length.prompt_tokens_at_least(request) + (1 if request.generates else 0)
+        at_least = 0
+        if pool.shortest and request.prompt_bytes + request.prompt_tokens >= pool.shortest:  # no token without a byte
+            at_least = self._fleet.length.prompt_tokens_at_least(request) + (1 if request.generates else 0)
         refusal = self._too_late(request, at) or self._admission.infeasible(request, at_least, pool.longest)
         if refusal is not None:
             out.append(refusal)

@@ -454,25 +454,25 @@ class Fleet:
         age = at - sample.taken_at
         if age >= self.config.stale_after_s:
             return None
-        kv = max(gauges.kv.value, -float(replica.account.hits))
-        return gauges.others, kv, gauges.kv.var + self.config.drift_tokens2_per_s * max(0.0, age)
+        kv, hits = gauges.kv.value, replica.account.hits
+        return gauges.others, kv if kv > -hits else -hits, gauges.kv.var + self.config.drift_tokens2_per_s * age
 
     def build(self, replica: Replica, at: float) -> ReplicaView:
         """The replica as it is at `at`. Changes nothing. (Every request pays for one or two of these.)"""
-        account, gauges, capacity, speed = replica.account, replica.gauges, replica.capacity, replica.speed
-        sample, in_flight, held = gauges.sample, account.in_flight, account.context
-        foreign = self.foreign(replica, at) if sample is not None else None
+        account, gauges, health = replica.account, replica.gauges, replica.health
+        sample, in_flight, capacity, speed = gauges.sample, account.in_flight, replica.capacity, replica.speed
+        used: float = account.context
+        context = used
         peak_mean, peak_var = account.curve.peak(self.memory.z)
+        foreign = self.foreign(replica, at)
         if foreign is None:
             running, waiting = _counts(account, None, 0, replica.seats)
-            used = context = float(held)
         else:
             others, kv, kv_var = foreign
             running, waiting = _counts(account, gauges.queue, others, replica.seats)
-            used = held + kv
-            context = used if kv > 0.0 else float(held)
-            peak_mean += kv
-            peak_var += kv_var
+            used += kv
+            context = used if kv > 0.0 else context
+            peak_mean, peak_var = peak_mean + kv, peak_var + kv_var
             if peak_mean < used:  # sharing cannot be more than what there is
                 peak_mean = used = used if used > 0.0 else 0.0
         return ReplicaView(
@@ -487,9 +487,9 @@ class Fleet:
             math.sqrt(peak_var) if capacity else 0.0,
             peak_mean,
             peak_var,
-            float(account.reserved),
-            float(account.prefill),
-            float(account.dispatched - gauges.sent_mark),
+            account.reserved,
+            account.prefill,
+            account.dispatched - gauges.sent_mark,
             running / speed.step_s(running, context) if running else 0.0,
             in_flight,
             running,
@@ -498,8 +498,8 @@ class Fleet:
             account.reserved / in_flight if in_flight else 0.0,
             replica.seats,
             speed,
-            replica.health.breaker,
-            replica.health.slow_start(at) if replica.health.ramp_from is not None else 1.0,
+            health.breaker,
+            health.slow_start(at) if health.ramp_from is not None else 1.0,
             replica.draining,
             sample is not None and bool(sample.sleep_level),
         )
@@ -515,7 +515,7 @@ def _rounded(limit: int) -> int:
     return limit >> shift << shift
 
 
-def _counts(account: Account, queue: int | None, others: int, seats: int) -> tuple[float, float]:
+def _counts(account: Account, queue: int | None, others: int, seats: int) -> tuple[int, int]:
     """Running and waiting requests now: the last report, corrected by what we sent and settled since.
 
     All of ours are somewhere in the engine, and those whose content we saw are running, whatever a gauge says.
@@ -529,7 +529,7 @@ def _counts(account: Account, queue: int | None, others: int, seats: int) -> tup
     most = total - account.started
     if waiting > most:
         waiting = most
-    return float(total - waiting), float(waiting)
+    return total - waiting, waiting
 
 
 def _expiry(replica: Replica, view: ReplicaView, config: FleetConfig) -> float:
