@@ -102,7 +102,9 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
 
     def rst(self) -> None:
-        """Close with RST, now."""
+        """Close with RST, now, unless the peer has left already."""
+        if self._transport.is_closing():
+            return
         sock = self._transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
