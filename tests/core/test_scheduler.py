@@ -384,3 +384,10 @@ def test_all_are_asked_before_one_says_that_nobody_fits() -> None:
     assert stage.choose(fits=lambda view: False) is None
     only_one = Stage(*names, policy=Fixed({"r5": 1.0}), config=SchedulerConfig(considered=2))
     assert set(only_one.picks(20)) == {"r5"}
+
+
+def test_nobody_is_added_for_a_hit_of_nothing() -> None:
+    policy = FewestInFlight()
+    stage = Stage(*[f"r{i}" for i in range(9)], policy=policy, config=SchedulerConfig(considered=4))
+    stage.scheduler.choose(stage.pool, demand(r3=0), stage.now, 1, None, None)
+    assert len(policy.shown[-1]) == 4
