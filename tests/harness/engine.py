@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
         self.gone.set()
 
     def _next(self) -> None:
-        if self._task is None and self._waiting:
+        if self._task is None and self._waiting and not self._transport.is_closing():
             self._count += 1
             seen = Seen(self._waiting.popleft(), self.number, self._count, time.perf_counter())
             self._seen = seen
