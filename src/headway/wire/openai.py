@@ -193,10 +193,12 @@ def _token_ids(text: bytes) -> tuple[int, int]:
 
 
 def _batch(text: bytes) -> tuple[int, int]:
-    items = list(map(bytes, msgspec.json.decode(text, type=list[Raw])))
-    if not items[0].startswith(b"["):
-        return 0, len(items)
-    return sum(item.count(b",") + (len(item) > 2) for item in items), len(items)
+    """A list of lists of ids, or of strings: counted by what separates them, for there may be a million."""
+    if text[1:65].lstrip().startswith(b"["):
+        return text.count(b",") + 1 - text.count(b"[]"), text.count(b"[") - 1
+    if b"\\" in text:
+        text = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    return 0, text.count(b'"') // 2
 
 
 def _integer(raw: Raw) -> int:
