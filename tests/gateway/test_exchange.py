@@ -292,7 +292,7 @@ def test_an_in_band_error_passes_and_counts_as_a_failure(run: Run) -> None:
 
 
 def test_an_abort_before_content_is_retried(run: Run) -> None:
-    role = b'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+    role = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
     drained = sends(STREAM_HEAD, chunk(role), chunk(event("", "abort")) + chunk(DONE) + LAST)
     plain = sends(answer(JSON_ANSWER.replace(b'"stop"', b'"abort"')))
     good = sends(STREAM_HEAD + chunk(event("good")) + chunk(DONE) + LAST)
@@ -519,14 +519,21 @@ def test_model_names_are_spliced_for_the_engine(run: Run) -> None:
     run(main())
 
 
+OF_CLIENT = "Authorization: Bearer c\r\n"
+
+
 @pytest.mark.parametrize(
     ("auth", "lines", "expected"),
     [
-        (UpstreamAuth(), "Authorization: Bearer c\r\nX-Api-Key: c\r\n", []),
-        (UpstreamAuth(forward_client=True), "Authorization: Bearer c\r\n", [b"authorization: bearer c"]),
-        (UpstreamAuth(api_key="k\n", forward_client=True), "Authorization: Bearer c\r\nx-api-key: c\r\n", [b"authorization: bearer k"]),
+        (UpstreamAuth(), OF_CLIENT + "X-Api-Key: c\r\n", []),
+        (UpstreamAuth(forward_client=True), OF_CLIENT, [b"authorization: bearer c"]),
+        (
+            UpstreamAuth(api_key="k\n", forward_client=True),
+            OF_CLIENT + "x-api-key: c\r\n",
+            [b"authorization: bearer k"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_credentials(run: Run, auth: UpstreamAuth, lines: str, expected: list[bytes]) -> None:
     async def main() -> None:
         async with rig(always, config=GatewayConfig(port=0, auth=auth)) as r:

@@ -69,9 +69,8 @@ def test_requests_in_any_pieces(run: Run, step: int) -> None:
         async with rig(always) as r:
             chunked = b"".join(b"%x;e=1\r\n%b\r\n" % (len(c), c) for c in (CHAT[:1], CHAT[1:30], CHAT[30:]))
             raw = (
-                b"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
-                + chunked
-                + b"0\r\nx-trailer: 1\r\n\r\n"
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\n"
+                b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n" + chunked + b"0\r\nx-trailer: 1\r\n\r\n"
             )
             reader, writer = await r.client()
             for at in range(0, len(raw), step):

@@ -33,8 +33,10 @@ def test_own_paths() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "/v1", "/v1/", "//v1/chat/completions", "/v1//chat", "/v1/../sleep", "/v1/./x", "/v1/%2e%2e/sleep", "/V1/x",
-        "/v1/x/", "/v1/..", "/v1/x/..", "/v1/a..b/../c", "/sleep", "/wake_up", "/abort_request", "/flush_cache", "/metrics",
+        "/", "/v1", "/v1/", "//v1/chat/completions", "/v1//chat", "/v1/../sleep", "/v1/./x", "/v1/%2e%2e/sleep",
+        "/V1/x",
+        "/v1/x/", "/v1/..", "/v1/x/..", "/v1/a..b/../c", "/sleep", "/wake_up", "/abort_request", "/flush_cache",
+        "/metrics",
         "/v1/load_lora_adapter", "/v1/Load_Lora_Adapter", "/v1/unload_lora_adapter", "/v1/loads", "/slots/0", "/props",
         "/tokenize/", "/tokenize/x", "/Tokenize", "/v1\\x", "/v1/x;y", "/v1/%63hat/completions", "/v1/models/",
         "/admin", "/api/tags", "/api/pull", "/server_info", "/update_weights", "/v1/x%00",

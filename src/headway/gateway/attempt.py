@@ -124,7 +124,7 @@ class Attempt:
         self._settled = True
         self._kind = kind
         self._detail = detail
-        sent = self._state > State.CONNECTING
+        sent = self._state > State.CONNECTING or self._retried  # a stale connection had taken the request, too
         self._state = State.OVER
         relay = self._relay
         if relay is None:

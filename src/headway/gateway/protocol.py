@@ -24,6 +24,7 @@ from headway.telemetry.access import Account
 
 MAX_AHEAD_BYTES = 64 * 1024  # of pipelined requests; above it the socket is not read, and a FIN not seen
 MAX_IGNORED_BODY_BYTES = 64 * 1024  # a refused request's body up to here is read, and the connection kept
+LAST_CALL_S = 1.0  # how long a drain waits for the first request of a fresh connection
 LINGER_S = 2.0  # how long a refused sender may go on before the connection is reset under it
 
 TARGET_TOO_LONG = Refusal(414, "uri_too_long", "The request target is too long.")
@@ -50,9 +51,9 @@ class ClientConnection(asyncio.Protocol):
     """One client. `forwarded` are the X-Forwarded lines of its requests; `cutting`: no clean end may follow."""
 
     __slots__ = (
-        "_body", "_body_since", "_exchange", "_head", "_inbox", "_phase", "_plane", "_reserved", "_scanned", "_served",
-        "_stopped", "_ticket", "_turning", "cutting", "deadline", "forwarded", "keep_alive", "paused", "peer",
-        "secure", "transport",
+        "_body", "_body_since", "_exchange", "_head", "_inbox", "_paused_at", "_phase", "_plane", "_reserved",
+        "_scanned", "_served", "_stopped", "_ticket", "_turning", "cutting", "deadline", "forwarded", "keep_alive",
+        "paused", "peer", "secure", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -74,6 +75,7 @@ class ClientConnection(asyncio.Protocol):
         self.keep_alive = True
         self.cutting = False
         self.paused = False
+        self._paused_at = 0.0
         self.deadline = FAR
 
     def __repr__(self) -> str:
@@ -124,6 +126,7 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """asyncio: the client does not keep up."""
         self.paused = True
+        self._paused_at = self._plane.sweeper.now
         if self._exchange is not None:
             self._exchange.pause()
 
@@ -140,10 +143,12 @@ class ClientConnection(asyncio.Protocol):
     def expired(self, at: float) -> None:
         """The deadline passed."""
         if self._phase is Phase.BUSY and self._exchange is not None:
-            if self.paused:
-                self.transport.abort()  # it did not read for as long as we would wait for an engine
-            else:
+            if not self.paused:
                 self._exchange.expired(at)
+            elif at - self._paused_at < self._plane.config.timeouts.idle_s:
+                self.deadline = self._paused_at + self._plane.config.timeouts.idle_s
+            else:
+                self.transport.abort()  # it did not read for as long as we would wait for an engine
         elif self._phase is Phase.BODY:
             self._slow_body(at)
         elif self._phase is Phase.HEAD and self._inbox:
@@ -155,10 +160,15 @@ class ClientConnection(asyncio.Protocol):
             self.transport.abort()
 
     def drain(self) -> None:
-        """No further request on this connection; close it now if it is idle."""
+        """No further request on this connection; close it now if it is idle, soon if its first request may be on its
+        way."""
         self.keep_alive = False
-        if self._phase is Phase.HEAD and not self._inbox and self._served:
+        if self._phase is not Phase.HEAD or self._inbox:
+            return
+        if self._served:
             self._close()
+        else:
+            self.deadline = min(self.deadline, self._plane.sweeper.now + LAST_CALL_S)
 
     def shut_down(self) -> None:
         """The drain time is over."""

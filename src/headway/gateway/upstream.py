@@ -110,7 +110,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Read on; the silence so far was ours."""
+        self.heard_at = self._pool.sweeper.now
         self._transport.resume_reading()
 
     def connection_made(self, transport: Any) -> None:
