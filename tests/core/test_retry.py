@@ -4,7 +4,7 @@ import pytest
 
 from headway.core.ids import ReplicaId
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.core.retry import FINAL, RULES, Retries, RetryConfig, Rule, Tries, answer
+from headway.core.retry import FINAL, NOBODY, RULES, Retries, RetryConfig, Rule, Tries, answer
 
 A, B, C = ReplicaId("a"), ReplicaId("b"), ReplicaId("c")
 
@@ -31,8 +31,17 @@ def test_never_after_a_byte_reached_the_client(kind: OutcomeKind) -> None:
 
 @pytest.mark.parametrize("kind", list(OutcomeKind))
 def test_two_counted_attempts_are_all(kind: OutcomeKind) -> None:
-    rule = allows(kind, Tries(made=2, counted=2, free_used=True))
+    rule = allows(kind, Tries(made=2, counted=2, free_used=True), sent=True)
     assert rule is Rule.NEVER
+
+
+@pytest.mark.parametrize("kind", sorted(NOBODY))
+def test_what_was_never_sent_is_bound_by_all_tries_only(kind: OutcomeKind) -> None:
+    retries, outcome = Retries(), Outcome(kind)
+    for _ in range(50):
+        retries.sent(Tries(), retry=True, free=False)
+    assert retries.allows(Tries(made=4, counted=4), outcome, False, 5) is Rule.ELSEWHERE
+    assert retries.allows(Tries(made=5, counted=5), outcome, False, 5) is Rule.NEVER
 
 
 def test_a_stale_connection_is_free_once() -> None:
@@ -105,6 +114,14 @@ def test_a_success_clears_a_body() -> None:
     retries.judge(7, Tries(), C, Outcome(OutcomeKind.OK, sent=True), 11.0)
     retries.judge(7, Tries(), B, DEATH, 12.0)
     assert retries.quarantined_s(7, 12.0) == 0.0
+
+
+def test_a_refusal_kills_only_who_had_been_sent_something() -> None:
+    for sent in (False, True):
+        retries = Retries()
+        for replica in (A, B):
+            retries.judge(7, Tries(), replica, Outcome(OutcomeKind.CONNECT_FAILED, sent=sent), 10.0)
+        assert bool(retries.quarantined_s(7, 10.0)) is sent
 
 
 def test_a_stale_connection_accuses_only_together_with_a_kill() -> None:

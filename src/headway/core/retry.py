@@ -69,9 +69,10 @@ RELAYED = frozenset({OutcomeKind.BACKPRESSURE, OutcomeKind.SERVER_ERROR, Outcome
 
 TIMEOUTS = frozenset({OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT})
 NOBODY = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
-KILLERS = frozenset({OutcomeKind.RESET, OutcomeKind.TRUNCATED})
+KILLERS = frozenset({OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.CONNECT_FAILED})
 DEATHS = KILLERS | {OutcomeKind.STALE_CONNECTION}
-"""Ends that look as if the engine had died. A stale connection alone accuses nobody: engines close idle connections all
+"""Ends that look as if the engine had died, if the request had been sent: a refused connection only after a reused one
+was lost with the request on it. A stale connection alone accuses nobody: engines close idle connections all
 the time. It counts against the request only if another try of it then kills for certain."""
 
 
@@ -140,7 +141,8 @@ class Retries:
         """The rule for the next try, NEVER if there must be none. `withdrawn`: we aborted the attempt ourselves.
 
         A withdrawn attempt and the first stale connection are free: neither says anything against the request.
-        `active`: requests in flight, the failed one included.
+        `active`: requests in flight, the failed one included. What never reached an engine cannot have harmed or
+        burdened one: neither the budget nor the bound on attempts applies, only the one on all tries.
         """
         config = self._config
         if outcome.committed or tries.made >= config.tries or len(tries.deaths) >= config.kills:
@@ -152,6 +154,8 @@ class Retries:
             if not tries.free_used:
                 return rule
             rule = Rule.ELSEWHERE
+        if outcome.kind in NOBODY and not outcome.sent:
+            return rule
         if rule is Rule.NEVER or tries.counted >= config.attempts:
             return Rule.NEVER
         if self.in_flight >= max(config.floor, int(config.ratio * active)):
