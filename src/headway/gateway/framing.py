@@ -7,6 +7,7 @@ Chunk extensions and trailers are checked and dropped. What is left over behind 
 import enum
 import re
 from collections.abc import Callable
+from typing import cast
 
 import httptools
 
@@ -29,27 +30,27 @@ class TooLarge(ValueError):
 
 
 class FixedBody:
-    """A body of a known length."""
+    """A body of a known length, collected in place: pieces and a joined copy would need twice the memory, and the small
+    ones leave holes that the allocator cannot give back."""
 
-    __slots__ = ("_missing", "_pieces", "received")
+    __slots__ = ("_data", "_length", "received")
 
     def __init__(self, length: int) -> None:
-        self._missing = length
-        self._pieces: list[bytes] = []
+        self._length = length
+        self._data = bytearray(length)  # zeroed lazily by the system: costs nothing until it is written
         self.received = 0
 
     def feed(self, data: bytes) -> bytes | None:
         """Take what belongs to the body. Returns what lies behind its end, None while it is not complete."""
-        taken = data[: self._missing]
-        self._pieces.append(taken)
-        self.received += len(taken)
-        self._missing -= len(taken)
-        return None if self._missing else data[len(taken) :]
+        start = self.received
+        end = self.received = min(self._length, start + len(data))
+        self._data[start:end] = data if end - start == len(data) else data[: end - start]
+        return None if end < self._length else data[end - start :]
 
     def take(self) -> bytes:
-        """The whole body; it is not kept."""
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
+        """The whole body; it is not kept here, nor changed any more, so that it may pass for bytes uncopied."""
+        data, self._data = self._data, bytearray()
+        return cast(bytes, data)
 
 
 class _Phase(enum.Enum):
@@ -63,7 +64,7 @@ class _Phase(enum.Enum):
 class ChunkedBody:
     """A chunked body, at most `limit` bytes. Raises BadFraming or TooLarge from `feed`."""
 
-    __slots__ = ("_held", "_limit", "_missing", "_phase", "_pieces", "_trailer_bytes", "received")
+    __slots__ = ("_data", "_held", "_limit", "_missing", "_phase", "_trailer_bytes", "received")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -71,7 +72,7 @@ class ChunkedBody:
         self._missing = 0
         self._held = b""
         self._trailer_bytes = 0
-        self._pieces: list[bytes] = []
+        self._data = bytearray()
         self.received = 0
 
     def feed(self, data: bytes) -> bytes | None:
@@ -80,21 +81,20 @@ class ChunkedBody:
             data, self._held = self._held + data, b""
         at = 0
         while self._phase is not _Phase.END:
-            step = self._data(data, at) if self._phase is _Phase.DATA else self._line(data, at)
+            step = self._payload(data, at) if self._phase is _Phase.DATA else self._line(data, at)
             if step is None:
                 return None
             at = step
         return data[at:]
 
     def take(self) -> bytes:
-        """The whole body; it is not kept."""
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
+        """The whole body; it is not kept here, nor changed any more, so that it may pass for bytes uncopied."""
+        data, self._data = self._data, bytearray()
+        return cast(bytes, data)
 
-    def _data(self, data: bytes, at: int) -> int | None:
+    def _payload(self, data: bytes, at: int) -> int | None:
         piece = data[at : at + self._missing]
-        if piece:
-            self._pieces.append(piece)
+        self._data += piece
         self._missing -= len(piece)
         if self._missing:
             return None
