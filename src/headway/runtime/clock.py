@@ -2,7 +2,6 @@
 
 import time
 
-
-def now() -> float:
-    """Monotonic seconds since an arbitrary origin; never goes back, unaffected by changes of the wall clock."""
-    return time.monotonic()
+now = time.monotonic
+"""Monotonic seconds since an arbitrary origin; never goes back, unaffected by changes of the wall clock. The builtin
+itself: a request reads it seven times."""
