@@ -115,6 +115,20 @@ def test_records_probes_journal_and_replicas() -> None:
     assert driver.snapshot().policy == "x"
 
 
+def test_no_timer_is_early(run: Run) -> None:
+    async def story() -> None:
+        due = {f"t{n}": now() + 0.005 + n * 0.00037 for n in range(200)}
+        brain = Brain([SetTimer(timer, at) for timer, at in due.items()])
+        driver = driver_of(brain)
+        driver.post(ProbeSucceeded(0.0, ReplicaId("r")))
+        await asyncio.sleep(0.12)
+        fired = {event.timer: event.at for event in brain.events if isinstance(event, TimerFired)}
+        assert fired.keys() == due.keys()
+        assert all(at >= due[timer] for timer, at in fired.items())
+
+    run(story())
+
+
 def test_timers_fire_once_and_can_be_moved(run: Run) -> None:
     async def main() -> None:
         at = now()

@@ -153,11 +153,14 @@ class Driver:
         if earlier is not None:
             earlier.cancel()
         delay = max(0.0, command.at - now())
-        self._timers[command.timer] = asyncio.get_running_loop().call_later(delay, self._fire, command.timer)
+        self._timers[command.timer] = asyncio.get_running_loop().call_later(delay, self._fire, command)
 
-    def _fire(self, timer: str) -> None:
-        del self._timers[timer]
-        self.post(TimerFired(now(), timer))
+    def _fire(self, command: SetTimer) -> None:
+        if now() < command.at:  # the loop counts in whole milliseconds, and the brain ignores a timer that is early
+            self._set_timer(command)
+            return
+        del self._timers[command.timer]
+        self.post(TimerFired(now(), command.timer))
 
     def _ask_probe(self, command: Probe) -> None:
         if self.probe is not None:
