@@ -23,6 +23,7 @@ from headway.gateway.upstream import UpstreamConnection
 from headway.runtime.clock import now
 from headway.wire.body import BodyError
 from headway.wire.errors import sse_error
+from headway.wire.splice import Piece
 
 if TYPE_CHECKING:
     from headway.gateway.exchange import Exchange
@@ -301,17 +302,19 @@ class Attempt:
         exchange, plane = self._exchange, self._plane
         exchange.wait(plane.config.timeouts.first_byte_s)
         self._upstream = connection
-        parsed, body = exchange.parsed, exchange.body
+        parsed = exchange.parsed
+        pieces: list[Piece] = [exchange.body]
         if parsed.usage_edit is not None:
             self.injected_usage = plane.wants_usage(parsed.model)
         if self.injected_usage or self._model != parsed.model:
-            edited = payload(body, parsed, self._model, exchange.notes, self.injected_usage)
+            edited = payload(exchange.body, parsed, self._model, exchange.notes, self.injected_usage)
             if isinstance(edited, BodyError):
                 self.drop()
                 exchange.refuse(edited.status, edited.code, edited.message, param=edited.param)
                 return
-            body = edited
-        connection.send(self, exchange.upstream_head(connection.target, self.id, len(body)), body)
+            pieces = edited
+        length = sum(map(len, pieces))
+        connection.send(self, exchange.upstream_head(connection.target, self.id, length), *pieces)
 
     def _moment_passed(self, relay: Relay) -> None:
         if relay is self._relay and self._state is State.STREAMING:

@@ -36,9 +36,7 @@ class Limits(msgspec.Struct, frozen=True):
     body_timeout_s: float = 10.0  # 408: silence or a trickle while a body is owed
     min_body_bytes_per_s: int = 1024  # a body slower than this after body_timeout_s is cut
     keepalive_timeout_s: float = 75.0
-    buffered_body_bytes: int = (
-        192 * 1024 * 1024
-    )  # 503: bodies held by all requests; one more is copied while it is read
+    buffered_body_bytes: int = 192 * 1024 * 1024  # 503: bodies held by all requests (while one is read, it is twice)
     write_high_water_bytes: int = 64 * 1024  # back-pressure: stop reading the engine above this
     max_connections: int = 0  # clients beyond it are closed at once, so that files are left for the rest; 0: no bound
 

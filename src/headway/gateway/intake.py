@@ -5,7 +5,7 @@ from headway.core.request import RequestInfo
 from headway.gateway.notes import Notes
 from headway.wire import openai
 from headway.wire.body import Body, BodyError
-from headway.wire.splice import Edit, splice
+from headway.wire.splice import Edit, Piece, pieces
 
 
 def request_info(parsed: Body, notes: Notes, request: RequestId, at: float) -> RequestInfo:
@@ -29,8 +29,9 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, at: float) -> R
     )
 
 
-def payload(body: bytes, parsed: Body, model: str, notes: Notes, with_usage: bool) -> bytes | BodyError:
-    """The bytes for an engine: the client's, but for the model's name and the usage option where they must differ."""
+def payload(body: bytes, parsed: Body, model: str, notes: Notes, with_usage: bool) -> list[Piece] | BodyError:
+    """The bytes for an engine: the client's, but for the model's name and the usage option where they must differ. In
+    pieces, so that a large body is not held twice while a slow engine takes it."""
     edits: list[Edit] = []
     if model and model != parsed.model:
         renaming = openai.model_edits(body, parsed, model, notes.form)
@@ -39,4 +40,4 @@ def payload(body: bytes, parsed: Body, model: str, notes: Notes, with_usage: boo
         edits += renaming
     if with_usage and parsed.usage_edit is not None:
         edits.append(parsed.usage_edit)
-    return splice(body, edits) if edits else body
+    return pieces(body, edits)

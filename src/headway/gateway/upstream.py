@@ -19,8 +19,10 @@ from headway.gateway.sweep import Sweeper
 from headway.gateway.target import Target
 from headway.runtime.clock import now
 from headway.runtime.tasks import TaskSet
+from headway.wire.splice import Piece
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_JOINED_BYTES = 64 * 1024  # up to here a copy is cheaper than a second buffer for the kernel
 STALE_WITHIN_S = 1.0  # a connection that was closed while idle shows it at once; a later death is the request's
 MAX_INTERIM = 8  # 1xx responses before the real one; RFC 9110 allows any number, engines send none or one
 IDLE, HEAD, LENGTH, CHUNKED, CLOSE = range(5)
@@ -87,17 +89,16 @@ class UpstreamConnection(asyncio.Protocol):
         """Whether it can carry no further request."""
         return self._transport.is_closing()
 
-    def send(self, owner: Owner, head: bytes, body: bytes) -> None:
-        """Write a request and wait for its response on behalf of `owner`."""
+    def send(self, owner: Owner, head: bytes, *pieces: Piece) -> None:
+        """Write a request, its body in pieces, and wait for its response on behalf of `owner`."""
         self.owner = owner
         self._mode = HEAD
         self._interim = 0
         self.heard_at = self._pool.sweeper.now
-        if len(body) < 65536:
-            self._transport.write(head + body)
+        if sum(map(len, pieces)) < MAX_JOINED_BYTES:
+            self._transport.write(b"".join((head, *pieces)))
         else:
-            self._transport.write(head)
-            self._transport.write(body)
+            self._transport.writelines((head, *pieces))
 
     def drop(self) -> None:
         """Close at once, whatever is under way; the owner is not told."""

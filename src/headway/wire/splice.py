@@ -7,20 +7,28 @@ order and spacing stay what they were.
 from collections.abc import Sequence
 
 Edit = tuple[int, int, bytes]
+Piece = bytes | memoryview
 
 
 def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
-    """`body` with `edits` applied. Offsets refer to the original; edits must not overlap, in any order.
+    """`body` with `edits` applied, see `pieces`."""
+    return b"".join(pieces(body, edits))
+
+
+def pieces(body: bytes, edits: Sequence[Edit]) -> list[Piece]:
+    """What `body` with `edits` applied consists of, without a copy of it. Offsets refer to the original; edits must not
+    overlap, in any order.
 
     Raises ValueError for edits that overlap or lie outside.
     """
-    parts: list[bytes] = []
+    view = memoryview(body)
+    parts: list[Piece] = []
     at = 0
     for start, end, replacement in sorted(edits):
         if not at <= start <= end <= len(body):
             raise ValueError(f"edit {start}..{end} overlaps another or lies outside of {len(body)} bytes")
-        parts.append(body[at:start])
+        parts.append(view[at:start])
         parts.append(replacement)
         at = end
-    parts.append(body[at:])
-    return b"".join(parts)
+    parts.append(view[at:])
+    return parts
