@@ -22,7 +22,7 @@ from headway.engines.base import Dialect
 class Launcher:
     """How to start one kind of engine. `{port}` in the command is replaced. `slots` requests run at once.
 
-    `long_tokens` take one to some seconds to generate. `go_on` is added to bodies of generations that must not end
+    `long_tokens` take some seconds to generate. `go_on` is added to bodies of generations that must not end
     before their limit. `hears_plain_leave`: the engine stops a plain generation when its connection closes (all do
     for streams).
     """
@@ -34,7 +34,7 @@ class Launcher:
     slots: int
     context_tokens: int
     start_s: float
-    long_tokens: int = 3000
+    long_tokens: int = 6000
     go_on: dict[str, object] = field(default_factory=dict)
     hears_plain_leave: bool = True
 

@@ -17,7 +17,7 @@ SETTINGS = """\
 listen: {{port: {port}}}
 admin: {{port: {admin}}}
 replicas: {replicas}
-brain: {{health: {{slow_start_s: 1.0}}}}  # by default ten seconds: too long to wait for after each death
+brain: {{health: {{slow_start_s: 1.0, open_max_s: 2.0}}}}  # the defaults are too long to wait for after each death
 """
 
 

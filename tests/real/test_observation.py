@@ -97,7 +97,7 @@ class streaming:  # noqa: N801 - reads as a word
     def __init__(self, engine: Engine) -> None:
         sdk = OpenAI(base_url=engine.url + "/v1", api_key="none", max_retries=0)
         self._stream = sdk.completions.create(
-            model=engine.launcher.model, prompt="Once upon a time " * 10, max_tokens=1500, stream=True
+            model=engine.launcher.model, prompt="Once upon a time " * 10, max_tokens=6000, stream=True
         )
         self._reader = threading.Thread(target=self._read)
         self._sdk = sdk
