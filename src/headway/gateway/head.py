@@ -187,7 +187,8 @@ class HeadReader:
     ) -> None:
         self._max_headers = max_headers
         self._requests: dict[bytes, RequestHead] = {}
-        self._responses: dict[bytes, ResponseHead] = {}
+        self._responses: dict[bytes, ResponseHead] = {}  # with a length, taken out of the key
+        self._unsized: dict[bytes, ResponseHead] = {}  # without
         extra = [name.lower().encode() for name in read if name]
         self._keep = frozenset((*_KEPT, *extra))
         self._request = _lines((*_REQUEST_NAMES, *map(re.escape, extra), *(re.escape(n.encode()) for n in dropped)))
@@ -214,17 +215,17 @@ class HeadReader:
         """Read a response head that ends with an empty line; None if it is not one. The length is -1 if not stated."""
         found_length = _PLAIN_LENGTH.search(data)
         if found_length is None:
-            key, length = data, -1
+            heads, key, length = self._unsized, data, -1
         else:
             start, end = found_length.span(1)
-            key, length = data[:start] + data[end:], int(data[start:end])
-        head = self._responses.get(key)
+            heads, key, length = self._responses, data[:start] + data[end:], int(data[start:end])
+        head = heads.get(key)
         if head is not None:
             return head, length
-        head, length = self._read_response(data)
-        if head is not None:
-            _remember(self._responses, key, head)
-        return head, length
+        head, stated = self._read_response(data)
+        if head is not None and stated == length:  # else a length spelt in an uncommon way
+            _remember(heads, key, head)
+        return head, stated
 
     def _read_request(self, data: bytes) -> tuple[RequestHead | Refusal, int]:
         found = _REQUEST.fullmatch(data)
@@ -249,6 +250,8 @@ class HeadReader:
         if found is None or found[4].count(b"\r\n") > self._max_headers:
             return None, 0
         minor, status_line, status, block = found.groups()
+        if status_line == status:
+            status_line += b" "  # RFC 9112, 4: the blank stays where the reason is left out
         try:
             rest, fields = _sort_out(self._response, _KEPT, block)
             length, chunked = _framing(fields, minor)

@@ -157,7 +157,8 @@ class UpstreamConnection(asyncio.Protocol):
                 data, self._held = self._held + data, b""
             end = data.find(b"\r\n\r\n")
             if end < 0:
-                if len(data) > MAX_HEAD_BYTES or not data.startswith(b"HTTP/1."[: len(data)]):
+                lost = not data.startswith(b"HTTP/1."[: len(data)]) or data.count(b"\n") != data.count(b"\r\n")
+                if lost or len(data) > MAX_HEAD_BYTES:
                     self._bad("the response head is malformed or too long")
                 else:
                     self._held = data
