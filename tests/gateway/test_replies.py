@@ -35,8 +35,11 @@ def test_retry_after(seconds: float, line: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("minor", "keep", "line"),
-    [(1, True, b""), (1, False, b"\r\nconnection: close"), (0, True, b"\r\nconnection: keep-alive"), (0, False, b"\r\nconnection: close")],
-)  # fmt: skip
-def test_connection(minor: int, keep: bool, line: bytes) -> None:
-    assert connection_line(minor, keep) == line
+    ("minor", "keep", "word"), [(1, False, b"close"), (0, True, b"keep-alive"), (0, False, b"close")]
+)
+def test_connection(minor: int, keep: bool, word: bytes) -> None:
+    assert connection_line(minor, keep) == b"\r\nconnection: " + word
+
+
+def test_keep_alive_needs_no_words_in_http_1_1() -> None:
+    assert connection_line(1, True) == b""
