@@ -149,4 +149,5 @@ class Gateway:
             pool.remove(replica)
         for spec in event.upserted:
             pool.set_target(Target(spec, self._config, self._dialects.get(spec.engine)))
+        self._plane.reader.forget()  # heads keep what they look like to each replica: also to those that are gone
         self._plane.set_models()

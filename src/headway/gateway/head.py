@@ -195,6 +195,15 @@ class HeadReader:
         cors = [rb"access-control-[a-z-]+"] if own_cors else []
         self._response = _lines((*_RESPONSE_NAMES, *(re.escape(n.encode()) for n in samples if n), *cors))
 
+    @property
+    def remembered(self) -> int:
+        """Request heads that are kept for the next request like them."""
+        return len(self._requests)
+
+    def forget(self) -> None:
+        """Keep none of the request heads, nor what others have noted with them."""
+        self._requests.clear()
+
     def request(self, data: bytes) -> tuple[RequestHead | Refusal, int]:
         """Read a request head that ends with an empty line. The length is that of the body, 0 if chunked or none."""
         found_length = _PLAIN_LENGTH.search(data)
