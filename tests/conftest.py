@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
+BOUND_S = 900 if os.environ.get("HEADWAY_SOAK") == "1" else 60
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -24,11 +25,11 @@ def shared() -> Path:
 
 @pytest.fixture
 def run() -> Callable[[Coroutine[Any, Any, Any]], Any]:
-    """Run a coroutine on a fresh uvloop, with a bound of 60 s, and fail if it leaves tasks behind."""
+    """Run a coroutine on a fresh uvloop, with a bound in time, and fail if it leaves tasks behind."""
 
     def runner(coroutine: Coroutine[Any, Any, Any]) -> Any:
         async def bounded() -> Any:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(BOUND_S):
                 result = await coroutine
             left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task() and not t.done()]
             assert not left, f"tasks left behind: {left}"
