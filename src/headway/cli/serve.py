@@ -89,7 +89,7 @@ def _registry() -> Registry:
 
 
 def _plan(config: Path | None, changes: Mapping[str, object], registry: Registry) -> Plan:
-    document = Document("settings", {}, {}, {})
+    document = Document("settings" if config is None else str(config), {}, {}, {})
     try:
         if config is not None:
             document = read(config)
