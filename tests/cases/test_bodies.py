@@ -291,7 +291,8 @@ async def test_only_the_model_string_changes(house: House) -> None:
     """070: odd spacing, escaped slashes, unicode escapes, keys from z to a: all of it stays."""
     body = (
         b'\t{ "z" :\r\n[ ] ,"user":"\\/a\\u00e9\xc3\xa9" , "stop":null,\n"model" \t:  "ni\\u0063k"  ,'
-        b'"messages":[{"content" : "\\"model\\": \\"nick\\"", "role":"user"}],"model_x":"nick","a":{"model":"nick"} }\n\n'
+        b'"messages":[{"content" : "\\"model\\": \\"nick\\"", "role":"user"}],"model_x":"nick",'
+        b'"a":{"model":"nick"} }\n\n'
     )
     assert (await house.ask(body)).status == 200
     assert last_body(house) == body.replace(b'"ni\\u0063k"', b'"org/the-real-name"', 1)
