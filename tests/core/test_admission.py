@@ -169,7 +169,7 @@ def test_the_horizons_decide_where_the_cheap_bound_cannot() -> None:
     growing = job("x", 100)
     growing.part = Outlook([1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.0]).share(100.0)
     growing.part.var[:] = [0.0] * 7
-    growing.part.peak_var = 0.0
+    growing.part.sigma_bound = 0.0
     gate.fleet.take_changed(0.0)
     view = gate.replica.view
     assert view is not None

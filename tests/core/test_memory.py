@@ -58,6 +58,12 @@ def test_what_was_added_can_be_taken_away(stay: list, go: list) -> None:  # type
     assert curve.peak(2.0) == (0.0, 0.0)
 
 
+@given(shares)
+def test_no_mean_and_no_deviation_exceeds_its_bound(part) -> None:  # type: ignore[no-untyped-def]
+    assert part.peak <= part.mean_bound * (1 + 1e-12)
+    assert math.sqrt(part.peak_var) <= part.sigma_bound * (1 + 1e-12)
+
+
 @given(st.lists(shares, max_size=6), shares, st.floats(0, 40_000))
 def test_the_sum_of_peaks_bounds_every_horizon(batch: list, part, room: float) -> None:  # type: ignore[no-untyped-def,type-arg]
     """What admission relies on: if the cheap bound fits, the walk over the horizons fits."""

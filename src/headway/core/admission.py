@@ -172,12 +172,15 @@ class Admission:
     def fits(self, job: Job, view: ReplicaView, at: float) -> bool:
         """Whether the replica's forecast peak with this request stays within its pool.
 
-        Cheap upper bound first: the sum of both reaches. Only if that is too much are the horizons walked.
+        Upper bounds first, the cheapest of all (which also holds where the pool's size is unknown) before all.
+        Only if the sum of both reaches is too much are the horizons walked.
         """
-        if not view.kv_capacity_tokens or (view.in_flight == 0 and view.running <= 0):
+        part, memory = job.part, self._fleet.memory
+        if view.headroom_tokens >= part.mean_bound + memory.z * (view.headroom_sigma + part.sigma_bound):
             return True
-        memory = self._fleet.memory
-        part, room = job.part, view.kv_capacity_tokens * (1.0 - memory.spare)
+        if view.in_flight == 0 and view.running <= 0:
+            return True
+        room = view.kv_capacity_tokens * (1.0 - memory.spare)
         spread = memory.z * (math.sqrt(view.peak_var) + math.sqrt(part.peak_var))
         if view.peak_mean + part.peak + spread <= room:
             return True
