@@ -7,7 +7,6 @@ exception.
 """
 
 import asyncio
-import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -339,7 +338,7 @@ class Pool:
                 ssl=target.ssl,
                 server_hostname=target.host if target.ssl else None,
             )
-        except (OSError, socket.gaierror) as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that is none
             failed(OutcomeKind.CONNECT_FAILED, f"cannot connect: {type(error).__name__}")
             return
         self._open.add(connection)
