@@ -1,6 +1,7 @@
-"""`headway serve` as users run it, a process of its own, before scripted engines: for memory, files, signals.
+"""Headway put together by its own wiring, before scripted engines: as a process (`headway serve`), for memory, files
+and signals; or within the test (`open_app`), with sources, observation and admin port.
 
-What lives here: starting it, looking at it from outside, and its books at the end. In-process houses are `house`'s.
+What lives here: starting it, looking at it from outside, and its books at the end. Bare gateways are `house`'s.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from headway.compose.build import App, build_gateway
+from headway.compose.settings import Settings
 from tests.cases.house import until
 from tests.compose.processes import Process, running
 from tests.harness import accounts, scripts
@@ -137,6 +140,25 @@ async def serving(
             for engine in engines:
                 await engine.stop()
     assert "Traceback" not in process.log.read_text(), process.log.read_text()[-4000:]
+
+
+@asynccontextmanager
+async def open_app(*engines: ScriptedEngine, **settings: Any) -> AsyncIterator[App]:
+    """A whole gateway in this process, its admin port and observation included. At the end the books are in order."""
+    replicas = [{"url": engine.url, "engine": "vllm", "model": "m"} for engine in engines]
+    usual = {"listen": {"port": 0}, "admin": {"port": 0}, "observe": {"interval_s": 0.02}, "replicas": replicas}
+    app = build_gateway(Settings.model_validate({**usual, **settings}))
+    await app.start()
+
+    async def page() -> bytes:
+        return app.telemetry.render(app.gateway.snapshot())
+
+    try:
+        await until(lambda: [v.breaker.value for v in app.gateway.snapshot().views].count("closed") == len(engines))
+        yield app
+        await accounts.balanced_within(page)
+    finally:
+        await app.stop(drain_s=0.0)
 
 
 def served_case(

@@ -7,45 +7,23 @@ settings file changes nothing. (Reloading settings in a running process, session
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from headway.compose.build import App, build_gateway
-from headway.compose.settings import Settings
+from headway.compose.build import App
 from headway.core.events import ReplicasChanged
 from headway.core.ids import ReplicaId
 from headway.runtime.clock import now
 from tests.cases.house import SEED, House, at_most, case, gather_bounded, patience, rounds, until
-from tests.cases.served import process_case
+from tests.cases.served import open_app, process_case
 from tests.cli.calling import call
-from tests.harness import accounts, scripts
+from tests.harness import scripts
 from tests.harness.client import RawClient, chat, request
 from tests.harness.engine import ScriptedEngine
 
 Captured = pytest.CaptureFixture[str]
-
-
-@asynccontextmanager
-async def open_app(*engines: ScriptedEngine) -> AsyncIterator[App]:
-    """A whole gateway in this process: sources, observation and admin port included. Its books are checked."""
-    replicas = [{"url": engine.url, "engine": "vllm", "model": "m"} for engine in engines]
-    wanted = {"listen": {"port": 0}, "admin": {"port": 0}, "observe": {"interval_s": 0.02}, "replicas": replicas}
-    app = build_gateway(Settings.model_validate(wanted))
-    await app.start()
-
-    async def page() -> bytes:
-        return app.telemetry.render(app.gateway.snapshot())
-
-    try:
-        await until(lambda: [v.breaker.value for v in app.gateway.snapshot().views].count("closed") == len(engines))
-        yield app
-        await accounts.balanced_within(page)
-    finally:
-        await app.stop(drain_s=0.0)
 
 
 async def admin(app: App, path: str, method: str, body: object = None) -> int:
