@@ -5,6 +5,7 @@ are kept raw: a wrong type in one of them is for the engine to refuse, in its ow
 must get through untouched.
 """
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ class Fields(msgspec.Struct, gc=False):
     """Any JSON body: a model, maybe a stream, and a prompt whose length is told but whose prefix is not followed."""
 
     generates: ClassVar[bool] = False
+    replayable: ClassVar[bool] = False
     streams_by_default: ClassVar[bool] = False
 
     model: str | None = None
@@ -58,9 +60,9 @@ class Fields(msgspec.Struct, gc=False):
         """`stream_options`; None: this API does not know them."""
         return None
 
-    def pins(self) -> tuple[Raw, ...] | None:
-        """What forbids token replay elsewhere unless null, false or empty; None: this API cannot be replayed."""
-        return None
+    def pins(self) -> tuple[Raw, ...]:
+        """What forbids token replay elsewhere unless null, false or empty. (Only a `replayable` API is asked.)"""
+        return NOTHING
 
     def penalties(self) -> tuple[Raw, ...]:
         """What forbids token replay elsewhere unless it is zero, too: it looks at the output alone."""
@@ -71,6 +73,7 @@ class Sampling(msgspec.Struct, gc=False):
     """What chat and completions share."""
 
     generates: ClassVar[bool] = True
+    replayable: ClassVar[bool] = True
     streams_by_default: ClassVar[bool] = False
 
     model: str | None = None
@@ -163,7 +166,7 @@ class Chat(Sampling, gc=False):
         """Choices."""
         return (self.n,)
 
-    def pins(self) -> tuple[Raw, ...] | None:
+    def pins(self) -> tuple[Raw, ...]:
         """Tool parsers keep state that cannot be rebuilt."""
         pins: tuple[Raw, ...] = _CHAT_PINS(self)
         return pins
@@ -190,7 +193,7 @@ class Completion(Sampling, gc=False):
         """best_of generations run although only n are returned."""
         return self.n, self.best_of
 
-    def pins(self) -> tuple[Raw, ...] | None:
+    def pins(self) -> tuple[Raw, ...]:
         """An echo or a suffix would be repeated."""
         pins: tuple[Raw, ...] = _COMPLETION_PINS(self)
         return pins
@@ -339,3 +342,15 @@ PATHS: dict[str, type[AnyFields]] = {
     "/api/generate": Ollama,
 }
 """Paths whose requests generate; every other path is read as plain `Fields`."""
+
+EVERYDAY = frozenset({
+    "model", "stream", "stream_options", "input", "prompt", "messages", "query", "documents", "text_1", "text_2",
+    "tokens", "text", "input_ids", "token_ids", "max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict",
+})  # fmt: skip
+"""Fields that are always asked for: the prompt, and the limit on output. All others are in `SELDOM`."""
+
+SELDOM: dict[type[AnyFields], Callable[[AnyFields], tuple[Raw, ...]]] = {
+    kind: attrgetter(*(field.name for field in msgspec.structs.fields(kind) if field.name not in EVERYDAY))
+    for kind in {Fields, *PATHS.values()}
+}
+"""What few bodies have, all in one go: one comparison tells that none of it is there."""

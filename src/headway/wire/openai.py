@@ -22,7 +22,7 @@ from msgspec import Raw
 
 from headway.wire import form, prefix
 from headway.wire.body import Body, BodyError, bad_model
-from headway.wire.fields import ABSENT, NOTHING, PATHS, AnyFields, Fields
+from headway.wire.fields import ABSENT, NOTHING, PATHS, SELDOM, AnyFields, Fields
 from headway.wire.form import multipart
 from headway.wire.media import measure
 from headway.wire.spans import TooManyKeys, top_level
@@ -90,33 +90,36 @@ def model_edits(body: bytes, info: Body, name: str, content_type: str = "") -> l
 
 
 def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
+    seldom = SELDOM[type(fields)](fields)
+    plain = seldom.count(ABSENT) == len(seldom)
+    model = fields.model or ""
     prompts = fields.prompts()
-    heads = _present(fields.heads())
     text = bytes(prompts[0])
     media_tokens, media_bytes = measure(text)
     length = len(text) - media_bytes
+    heads = NOTHING if plain else _present(fields.heads())
     for raw in (*prompts[1:], *heads):
         length += len(memoryview(raw))
     tokens, count = (0, 1) if text.startswith((b'"', b"[{")) else _token_ids(text)
-    sequences = _sequences(fields.counts()) * count
+    sequences = count if plain else count * _sequences(fields.counts())
     stream = fields.streams_by_default if fields.stream is None else fields.stream
-    include_usage, usage_edit = _usage(body, fields, stream)
+    include_usage, usage_edit = _usage(body, fields) if stream else (None, None)
     return Body(
-        model=fields.model or "",
-        stream=stream,
-        prompt_bytes=max(0, length),
-        prompt_tokens=tokens,
-        media_tokens=media_tokens,
-        max_output_tokens=_first_positive(fields.limits()),
-        sequences=sequences,
-        prefix_hashes=_prefix(fields, text, heads, block_bytes) if fields.generates else (),
-        session_key=_session(fields.sessions()),
-        include_usage=include_usage,
-        usage_edit=usage_edit,
-        generates=fields.generates,
-        resumable=sequences == 1 and _unpinned(fields.pins(), fields.penalties()),
-        fingerprint=xxhash.xxh3_64_intdigest(body),
-        priority=_priority(fields.priority),
+        model,
+        stream,
+        max(0, length),
+        tokens,
+        media_tokens,
+        _first_positive(fields.limits()),
+        sequences,
+        prefix.chain(text, prefix.seed_of(model.encode(), *map(bytes, heads)), block_bytes) if fields.generates else (),
+        "" if plain else _session(fields.sessions()),
+        include_usage,
+        usage_edit,
+        fields.generates,
+        fields.replayable and sequences == 1 and (plain or _unpinned(fields)),
+        xxhash.xxh3_64_intdigest(body),
+        0 if plain else _priority(fields.priority),
     )
 
 
@@ -144,16 +147,11 @@ def _refusal(error: Exception) -> BodyError:
 
 
 def _present(raws: tuple[Raw, ...]) -> tuple[Raw, ...]:
-    return NOTHING if raws.count(ABSENT) == len(raws) else tuple(raw for raw in raws if raw is not ABSENT)
+    return tuple(raw for raw in raws if raw is not ABSENT)
 
 
-def _prefix(fields: AnyFields, text: bytes, heads: tuple[Raw, ...], block_bytes: int) -> tuple[int, ...]:
-    seed = prefix.seed_of((fields.model or "").encode(), *map(bytes, heads))
-    return prefix.chain(text, seed, block_bytes)
-
-
-def _usage(body: bytes, fields: AnyFields, stream: bool) -> tuple[bool | None, Edit | None]:
-    raw = fields.options() if stream else None
+def _usage(body: bytes, fields: AnyFields) -> tuple[bool | None, Edit | None]:
+    raw = fields.options()
     if raw is None:
         return None, None
     if raw is ABSENT:
@@ -231,12 +229,12 @@ def _sequences(raws: tuple[Raw, ...]) -> int:
     return most
 
 
-def _unpinned(pins: tuple[Raw, ...] | None, penalties: tuple[Raw, ...]) -> bool:
-    return pins is not None and _all_unset(pins, _UNSET) and _all_unset(penalties, _ZERO)
+def _unpinned(fields: AnyFields) -> bool:
+    return _all_unset(fields.pins(), _UNSET) and _all_unset(fields.penalties(), _ZERO)
 
 
 def _all_unset(raws: tuple[Raw, ...], unset: frozenset[bytes]) -> bool:
-    return raws.count(ABSENT) == len(raws) or all(raw is ABSENT or bytes(raw) in unset for raw in raws)
+    return all(raw is ABSENT or bytes(raw) in unset for raw in raws)
 
 
 def _session(raws: tuple[Raw, ...]) -> str:

@@ -22,8 +22,5 @@ def seed_of(*parts: bytes) -> int:
 
 def chain(text: bytes, seed: int, block_bytes: int) -> tuple[int, ...]:
     """One hash per full block of `text`, each seeded with the one before, at most MAX_BLOCKS."""
-    hashes = []
-    for end in range(block_bytes, min(len(text), MAX_BLOCKS * block_bytes) + 1, block_bytes):
-        seed = _hash(text[end - block_bytes : end], seed)
-        hashes.append(seed)
-    return tuple(hashes)
+    ends = range(block_bytes, min(len(text), MAX_BLOCKS * block_bytes) + 1, block_bytes)
+    return tuple([seed := _hash(text[end - block_bytes : end], seed) for end in ends])

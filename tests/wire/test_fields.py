@@ -1,0 +1,27 @@
+"""Which fields are read one by one, and which all at once."""
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from headway.wire.fields import EVERYDAY, PATHS, SELDOM, AnyFields, Fields
+
+KINDS = sorted({Fields, *PATHS.values()}, key=lambda kind: kind.__name__)
+
+
+def asked(fields: AnyFields) -> tuple[object, ...]:
+    """All that is skipped for a body without seldom fields."""
+    return (fields.heads(), fields.counts(), fields.sessions(), fields.pins(), fields.penalties(), fields.priority)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_field_that_matters_beside_prompt_and_limit_is_seldom(kind: type[AnyFields]) -> None:
+    for field in msgspec.structs.fields(kind):
+        if field.name in EVERYDAY - {"model", "stream"}:
+            assert asked(kind(**{field.name: Raw(b"1")})) == asked(kind()), field.name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_seldom_fields_are_all_the_others(kind: type[AnyFields]) -> None:
+    assert len(SELDOM[kind](kind())) == len({field.name for field in msgspec.structs.fields(kind)} - EVERYDAY)
+    assert SELDOM[kind](kind(priority=Raw(b"3"))).count(Raw(b"3")) == 1
