@@ -1,5 +1,6 @@
 """uvicorn inside a loop that belongs to somebody else: no signal handlers, no exit, a socket that is bound by us."""
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -7,12 +8,37 @@ from collections.abc import Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 STOP_WAIT_S = 1
 """Admin connections may not hold up the exit for longer."""
 
-CONNECTIONS = 256
-"""Concurrent admin requests; more are answered 503."""
+REQUEST_WAIT_S = 10.0
+"""A connection that has not brought a whole request by then is closed. There is no cap on their number instead: those
+who hold connections open must not make /healthz say 503."""
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's protocol, less its endless patience with those who never finish a request."""
+
+    _patience: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(REQUEST_WAIT_S, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.cancel()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        self._patience.cancel()
+        self._patience = self.loop.call_later(REQUEST_WAIT_S, self.transport.close)
+        super().on_message_begin()
+
+    def on_message_complete(self) -> None:
+        self._patience.cancel()
+        super().on_message_complete()
 
 
 class _Server(uvicorn.Server):
@@ -35,7 +61,7 @@ class AdminServer:
             log_level=logging.WARNING,
             access_log=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS,
+            http=_Protocol,
             timeout_graceful_shutdown=STOP_WAIT_S,
         )
         self._host = host
