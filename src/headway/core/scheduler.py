@@ -312,15 +312,19 @@ class Scheduler:
         self, choice: Choice, demand: Demand, expected: Forecast, at: float, attempt: int, queued_s: float
     ) -> Decision:
         """Why this went there: the chosen one and the best others."""
-        views, costs, most = choice.views, choice.all_costs, self._config.candidates
-        order: Sequence[int] = range(len(views))
-        if len(views) <= most:
-            order = sorted(order, key=costs.__getitem__)
-        else:
-            order = heapq.nsmallest(most, order, key=costs.__getitem__)
-        if choice.index not in order:
-            order[-1] = choice.index
-        best = [_candidate(views[i], costs[i], at) for i in order if costs[i][0] < math.inf]
+        views, costs = choice.views, choice.all_costs
+        order = sorted(range(len(views)), key=[cost[0] for cost in costs].__getitem__)
+        if len(order) > self._config.candidates:
+            del order[self._config.candidates :]
+            if choice.index not in order:
+                order[-1] = choice.index
+        best = []
+        for index in order:
+            cost, view = costs[index], views[index]
+            if cost[0] < math.inf:
+                headroom = view.headroom_tokens if view.kv_capacity_tokens else None
+                age = view.sample_age_s
+                best.append(Candidate(view.spec.id, cost, headroom, age + at - view.as_of if age >= 0.0 else age))
         return Decision(
             demand.request.id,
             at,
@@ -333,16 +337,6 @@ class Scheduler:
             expected,
             queued_s,
         )
-
-
-def _candidate(view: ReplicaView, costs: tuple[float, ...], at: float) -> Candidate:
-    age = view.sample_age_s
-    return Candidate(
-        view.spec.id,
-        costs,
-        view.headroom_tokens if view.kv_capacity_tokens else None,
-        age + at - view.as_of if age >= 0.0 else age,
-    )
 
 
 def forecast(demand: Demand, view: ReplicaView) -> Forecast:

@@ -22,11 +22,17 @@ from math import erfc, fsum, inf, sqrt
 
 import msgspec
 
+from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Plugin
 from headway.core.request import Demand
 from headway.core.view import ReplicaView, Speed
 
 Costs = list[tuple[float, ...]]
+
+Terms = tuple[ReplicaView, float, float, float, float, float, float, float, float, float, float]
+"""What does not depend on the request, with the view that it was worked out from (`_terms`)."""
+
+_KNOWN = 4096  # replicas whose terms are remembered, at most
 
 
 class HeadroomConfig(msgspec.Struct, frozen=True):
@@ -57,6 +63,7 @@ class Headroom:
 
     def __init__(self, config: HeadroomConfig) -> None:
         self._config = config
+        self._known: dict[ReplicaId, Terms] = {}
         self.tolerance = config.tolerance
 
     def costs(
@@ -70,54 +77,48 @@ class Headroom:
                 if average is None:
                     return _counted(demand, views)
                 break
-        costs = self._cheap(demand, views, average)
+        costs, tight = self._cheap(demand, views, average)
         if demand.hits:
             self._stick(demand, views, costs)
-        self._add_memory(demand, views, costs)
+        if tight:
+            self._add_memory(demand, views, costs)
         return costs
 
-    def _cheap(self, demand: Demand, views: Sequence[ReplicaView], average: Speed | None) -> Costs:
-        """Everything but `mem`, for every replica. The hot loop: each attribute is read once, nothing is called."""
-        config = self._config
+    def _cheap(self, demand: Demand, views: Sequence[ReplicaView], average: Speed | None) -> tuple[Costs, bool]:
+        """Everything but `mem`, for every replica, and whether any is tight. The hot loop: it calls nothing."""
         prompt, output, hits = demand.prompt_tokens, demand.output_mean, demand.hits
-        ttft_weight, decode_weight, doubt = config.ttft_weight, config.decode_weight * output, config.doubt / 2
-        new = prompt
+        ttft_weight, decode_weight = self._config.ttft_weight, self._config.decode_weight * output
+        ample = _ample(demand)
+        known, tight, new = self._known, False, prompt
         costs: Costs = []
         for view in views:
-            speed = view.speed
-            if average is not None and not speed.learned:
-                speed = average
-            rate = speed.prefill_tokens_per_s
-            if view.slow_start < 1.0:
-                rate *= view.slow_start
-            stale = view.stale
-            running = view.in_flight if stale else view.running
-            waiting = 0.0 if stale else view.waiting
+            terms = known.get(view.spec.id)
+            if terms is None or terms[0] is not view:
+                terms = self._work_out(view, average)
+            _, rate, step, per_request, per_token, backlog, left, running, batch, unc, spare = terms
             if hits:
                 new = prompt - hits.get(view.spec.id, 0)
                 if new < 1:
                     new = 1
-            left, context, per_request = view.output_left_mean, view.context_tokens, speed.step_per_request_s
-            per_token = speed.step_per_token_s
             slower = per_request + per_token * prompt
-            step = speed.step_base_s + per_request * running + per_token * context + slower
-            ttft = (view.prefill_backlog_tokens + new) / rate
-            used, capacity = view.kv_used_tokens + new, view.kv_capacity_tokens
-            if used > capacity > 0 and context > 0.0:
-                ttft += (used - capacity) * left * step / context
-            slots = view.max_num_seqs
-            if running + waiting >= slots > 0:
-                ttft += (running + waiting + 1.0 - slots) * left * step / slots
+            step += slower
+            ttft = (backlog + new) / rate
+            if spare < ample:
+                tight = True
+                ttft += _wait(view, new, step)
             dec = decode_weight * step
-            ext = running * slower * (output if output < left else left)
-            ext += new / rate * (running if running <= waiting else waiting + 1.0)
-            age = view.sample_age_s
-            unc = doubt * view.dispatched_tokens
-            if age > 0.0:
-                unc += age * view.growth_tokens_per_s
-            unc /= rate
+            ext = running * slower * (output if output < left else left) + new / rate * batch
             costs.append((ttft_weight * ttft + dec + ext + unc, ttft, dec, ext, 0.0, unc))
-        return costs
+        return costs, tight
+
+    def _work_out(self, view: ReplicaView, average: Speed | None) -> Terms:
+        """The terms of a view, remembered if its speed is its own."""
+        if average is not None and not view.speed.learned:
+            return _terms(view, average, self._config.doubt)
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        terms = self._known[view.spec.id] = _terms(view, view.speed, self._config.doubt)
+        return terms
 
     def _stick(self, demand: Demand, views: Sequence[ReplicaView], costs: Costs) -> None:
         """Keep only warm replicas, if some hold most of the prompt and the best of them is not too busy."""
@@ -144,15 +145,14 @@ class Headroom:
         found: they must not win by not having been looked at.
         """
         within, best, worst, exact = 1.0 + self.tolerance, inf, 0.0, self._config.exact
-        ample = demand.prompt_tokens + demand.output_mean + 4.0 * demand.output_sigma
+        ample = _ample(demand)
         cheap = [cost[0] for cost in costs]
         for k in sorted(range(len(cheap)), key=cheap.__getitem__):
             cost = cheap[k]
             if cost > best * within:
                 break
             view = views[k]
-            tight = view.headroom_tokens - 4.0 * view.headroom_sigma < ample or view.slow_start < 1.0
-            if tight and view.kv_capacity_tokens:
+            if _room(view) < ample:
                 if exact:
                     mem = self._memory(demand, view)
                     worst = mem if mem > worst else worst
@@ -179,6 +179,68 @@ class Headroom:
         overflow = 0.5 * erfc(room / sigma * 0.7071067811865476)
         recompute = view.context_tokens / view.speed.prefill_tokens_per_s
         return overflow * (recompute + config.requeue_s + config.lost_slo_s)
+
+
+def _terms(view: ReplicaView, speed: Speed, doubt: float) -> Terms:
+    """Of a replica as it is: prefill rate, step time, what a request and a token add to that, prefill backlog, mean
+    output left, running requests, how many of them sit through a prefill, `unc`, and KV tokens that are surely free.
+    """
+    rate = speed.prefill_tokens_per_s
+    if view.slow_start < 1.0:
+        rate *= view.slow_start
+    context = view.context_tokens
+    running, waiting = _batch(view)
+    unc = doubt / 2 * view.dispatched_tokens
+    if view.sample_age_s > 0.0:
+        unc += view.sample_age_s * view.growth_tokens_per_s
+    spare = _room(view)
+    if running + waiting >= view.max_num_seqs > 0:
+        spare = -inf
+    elif view.kv_capacity_tokens and context > 0.0:
+        spare = min(spare, view.kv_capacity_tokens - view.kv_used_tokens)
+    return (
+        view,
+        rate,
+        speed.step_base_s + speed.step_per_request_s * running + speed.step_per_token_s * context,
+        speed.step_per_request_s,
+        speed.step_per_token_s,
+        view.prefill_backlog_tokens,
+        view.output_left_mean,
+        running,
+        running if running <= waiting else waiting + 1.0,
+        unc / rate,
+        spare,
+    )
+
+
+def _batch(view: ReplicaView) -> tuple[float, float]:
+    """Running and waiting requests; without a trusted sample, all of ours are taken to run."""
+    return (view.in_flight, 0.0) if view.stale else (view.running, view.waiting)
+
+
+def _wait(view: ReplicaView, new: float, step: float) -> float:
+    """Seconds until KV and a batch slot come free for `new` tokens, at a step time of `step`."""
+    used, capacity, left = view.kv_used_tokens + new, view.kv_capacity_tokens, view.output_left_mean
+    wait = 0.0
+    if used > capacity > 0 and view.context_tokens > 0.0:
+        wait += (used - capacity) * left * step / view.context_tokens
+    running, waiting = _batch(view)
+    slots = view.max_num_seqs
+    if running + waiting >= slots > 0:
+        wait += (running + waiting + 1.0 - slots) * left * step / slots
+    return wait
+
+
+def _room(view: ReplicaView) -> float:
+    """KV tokens that are free at the forecast peak and four deviations above it; none for sure while it warms up."""
+    if not view.kv_capacity_tokens:
+        return inf
+    return -inf if view.slow_start < 1.0 else view.headroom_tokens - 4.0 * view.headroom_sigma
+
+
+def _ample(demand: Demand) -> float:
+    """KV tokens that are enough for a request, whatever it does."""
+    return demand.prompt_tokens + demand.output_mean + 4.0 * demand.output_sigma
 
 
 def _average(views: Sequence[ReplicaView]) -> Speed | None:
