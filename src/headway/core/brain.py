@@ -209,7 +209,7 @@ class Brain:
         number = tries.made
         attempt = job.attempt = attempt_id(request.id, number)
         expected = forecast(demand, choice.view)
-        self._retries.sent(tries, retry=number > 0 and not free, free=free)
+        self._retries.sent(tries, number > 0 and not free, free)
         entry = Entry(
             attempt,
             request,

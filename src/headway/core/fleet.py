@@ -278,7 +278,7 @@ class Fleet:
             return Expected(Demand(request, prompt, 0.0, 0.0, 0, hits), _ONLY_NOW.share(context))
         limit = request.max_output_tokens
         if model_limit and (not limit or prompt + limit > model_limit):
-            limit = _rounded(max(1, model_limit - prompt))
+            limit = _rounded(model_limit - prompt) if model_limit > prompt else 1
         mean, sigma, outlook = self._outlook(request.model, limit, n, at)
         return Expected(Demand(request, prompt, mean, sigma, limit * n, hits), outlook.share(context))
 
@@ -411,10 +411,12 @@ class Fleet:
         request = entry.request
         if outcome.prompt_tokens:
             self.length.observe_prompt(request, outcome.prompt_tokens)
-        tokens = max(outcome.output_tokens, entry.generated if entry.first_token_at is not None else 0)
+        tokens = outcome.output_tokens
+        if entry.generated > tokens and entry.first_token_at is not None:
+            tokens = entry.generated
         if tokens and request.generates:
-            censored = outcome.hit_limit or outcome.kind is not OutcomeKind.OK
-            self.length.observe_output(request.model, max(1, tokens // request.sequences), censored)
+            censored = outcome.hit_limit or outcome.kind is not _OK
+            self.length.observe_output(request.model, tokens // request.sequences or 1, censored)
 
     def _open_window(self, replica: Replica, at: float) -> None:
         replica.window_at = at
@@ -438,9 +440,16 @@ class Fleet:
     # -- views -------------------------------------------------------------------------------------------------
 
     def _renew(self, replica: Replica, at: float) -> None:
+        """Build a view, and note when the passing of time alone will change it."""
         replica.view = view = self.build(replica, at)
         replica.fresh = True
-        replica.expires = _expiry(replica, view, self.config)
+        sample = view.sample
+        expires = math.inf if view.stale or sample is None else sample.taken_at + self.config.stale_after_s
+        if view.slow_start < 1.0:
+            expires = min(expires, at + self.config.ramp_refresh_s)
+        if replica.health.avoid_until > at:
+            expires = min(expires, replica.health.avoid_until)
+        replica.expires = expires
 
     def foreign(self, replica: Replica, at: float) -> tuple[int, float, float] | None:
         """Requests and pool tokens that are not ours, and the variance of the latter; None if reports are no guide.
@@ -459,22 +468,28 @@ class Fleet:
 
     def build(self, replica: Replica, at: float) -> ReplicaView:
         """The replica as it is at `at`. Changes nothing. (Every request pays for one or two of these.)"""
-        account, gauges, health = replica.account, replica.gauges, replica.health
-        sample, in_flight, capacity, speed = gauges.sample, account.in_flight, replica.capacity, replica.speed
+        account, gauges, health, speed = replica.account, replica.gauges, replica.health, replica.speed
+        sample, capacity, seats, in_flight = gauges.sample, replica.capacity, replica.seats, account.in_flight
         used: float = account.context
         context = used
         peak_mean, peak_var = account.curve.peak(self.memory.z)
+        total, waiting = in_flight, 0
         foreign = self.foreign(replica, at)
-        if foreign is None:
-            running, waiting = _counts(account, None, 0, replica.seats)
-        else:
+        if foreign is not None:
             others, kv, kv_var = foreign
-            running, waiting = _counts(account, gauges.queue, others, replica.seats)
+            total += others
+            if gauges.queue is not None:
+                waiting = max(0, gauges.queue + in_flight)
             used += kv
-            context = used if kv > 0.0 else context
-            peak_mean, peak_var = peak_mean + kv, peak_var + kv_var
+            if kv > 0.0:
+                context = used
+            peak_mean += kv
+            peak_var += kv_var
             if peak_mean < used:  # sharing cannot be more than what there is
                 peak_mean = used = used if used > 0.0 else 0.0
+        if waiting or total > seats > 0:
+            waiting = _waiting(waiting, total, total - account.started, seats)
+        running = total - waiting
         return ReplicaView(
             replica.spec,
             sample,
@@ -496,7 +511,7 @@ class Fleet:
             waiting,
             context,
             account.reserved / in_flight if in_flight else 0.0,
-            replica.seats,
+            seats,
             speed,
             health.breaker,
             health.slow_start(at) if health.ramp_from is not None else 1.0,
@@ -505,43 +520,26 @@ class Fleet:
         )
 
 
+_OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
+
 _ONLY_NOW = Outlook([1.0] + [0.0] * (len(HORIZONS) - 1), 0)
 """A request that generates nothing holds its prompt and is gone."""
 
 
 def _rounded(limit: int) -> int:
     """Down to five binary digits (3 %): limits that follow from a prompt's length are all different otherwise."""
-    shift = max(0, limit.bit_length() - 5)
-    return limit >> shift << shift
+    shift = limit.bit_length() - 5
+    return limit >> shift << shift if shift > 0 else limit
 
 
-def _counts(account: Account, queue: int | None, others: int, seats: int) -> tuple[int, int]:
-    """Running and waiting requests now: the last report, corrected by what we sent and settled since.
+def _waiting(waiting: int, total: int, most: int, seats: int) -> int:
+    """How many of `total` requests wait: the last report, corrected by what we sent and settled since.
 
-    All of ours are somewhere in the engine, and those whose content we saw are running, whatever a gauge says.
+    More wait if seats are short, but never more than `most`: those whose content we saw run, whatever a gauge says.
     """
-    total = account.in_flight + others
-    waiting = 0
-    if queue is not None and queue + account.in_flight > 0:
-        waiting = queue + account.in_flight
     if seats and total - waiting > seats:
         waiting = total - seats
-    most = total - account.started
-    if waiting > most:
-        waiting = most
-    return total - waiting, waiting
-
-
-def _expiry(replica: Replica, view: ReplicaView, config: FleetConfig) -> float:
-    """When the passing of time alone will change the view."""
-    expires = math.inf
-    if view.sample is not None and not view.stale:
-        expires = view.sample.taken_at + config.stale_after_s
-    if view.slow_start < 1.0:
-        expires = min(expires, view.as_of + config.ramp_refresh_s)
-    if replica.health.avoid_until > view.as_of:
-        expires = min(expires, replica.health.avoid_until)
-    return expires
+    return min(waiting, most)
 
 
 def _reporting(replica: Replica, at: float, config: FleetConfig) -> bool:

@@ -93,6 +93,9 @@ NEXT: dict[tuple[Phase, Signal], Phase] = {
 }
 """A pair that is absent changes nothing."""
 
+_CLOSED, _TRIAL, _SUCCESS = Phase.CLOSED, Phase.TRIAL, Verdict.SUCCESS
+"""What every request asks for, looked up once: getting at a member of an enum takes as long as ten attributes."""
+
 UNREACHABLE = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
 AT_ONCE = UNREACHABLE | {OutcomeKind.FIRST_BYTE_TIMEOUT}
 """Kinds that open at once: refused or black-holed, one is proof enough and each costs a client its patience."""
@@ -132,7 +135,7 @@ class Health:
 
     def dispatched(self, attempt: AttemptId) -> bool:
         """A request goes there. True if that changed whether others may (it is the trial)."""
-        if self.phase is Phase.TRIAL and self.trial is None:
+        if self.phase is _TRIAL and self.trial is None:
             self.trial = attempt
             return True
         return False
@@ -147,7 +150,7 @@ class Health:
     def finished(self, attempt: AttemptId, sent_at: float, outcome: Outcome, at: float, out: list[Command]) -> bool:
         """An attempt ended. True if anything about eligibility changed."""
         verdict = VERDICT[outcome.kind]
-        if verdict is Verdict.SUCCESS and self.phase is Phase.CLOSED:  # nearly always
+        if verdict is _SUCCESS and self.phase is _CLOSED:  # nearly always
             self._failures = 0
             self._remember(0)
             return False

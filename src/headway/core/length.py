@@ -171,10 +171,6 @@ class _Ratio:
             self.bytes /= 2
             self.tokens /= 2
 
-    def value(self, base: float, weight: float) -> float:
-        """Bytes per token, shrunk towards `base` by `weight` tokens."""
-        return (self.bytes + base * weight) / (self.tokens + weight)
-
 
 class _Model:
     """What is known of one model (or of the fleet)."""
@@ -209,7 +205,7 @@ class LengthModel:
         """Prompt tokens: exact if given, else bytes over the model's learned ratio, plus media; at least 1."""
         if request.prompt_tokens:
             return request.prompt_tokens
-        return max(1, round(request.prompt_bytes / self.bytes_per_token(request.model)) + request.media_tokens)
+        return round(request.prompt_bytes / self.bytes_per_token(request.model)) + request.media_tokens or 1
 
     def prompt_tokens_at_least(self, request: RequestInfo) -> int:
         """A lower bound that is safe to refuse a request on: exact if given, else as if each token were as long as
@@ -217,11 +213,13 @@ class LengthModel:
         return request.prompt_tokens or max(1, int(request.prompt_bytes / self._longest_token))
 
     def bytes_per_token(self, model: str) -> float:
-        """Prompt bytes per token of a model: its own usage, leaning on the fleet's, leaning on the prior."""
+        """Prompt bytes per token of a model: its own usage, leaning on the fleet's, leaning on the prior (by so many
+        tokens each)."""
         c = self._config
-        ratio = self._fleet.ratio.value(c.bytes_per_token, c.prior_prompt_tokens)
+        weight, fleet = c.prior_prompt_tokens, self._fleet.ratio
+        base = (fleet.bytes + c.bytes_per_token * weight) / (fleet.tokens + weight)
         known = self._models.get(model)
-        return known.ratio.value(ratio, c.prior_prompt_tokens) if known else ratio
+        return (known.ratio.bytes + base * weight) / (known.ratio.tokens + weight) if known else base
 
     def observe_prompt(self, request: RequestInfo, prompt_tokens: int) -> None:
         """Learn from the engine's own count. Prompts sent as token ids or with media say nothing about text."""
@@ -230,10 +228,13 @@ class LengthModel:
             return
         ratio = request.prompt_bytes / prompt_tokens
         if prompt_tokens >= 64:  # shorter ones are mostly template
-            self._longest_token = max(self._longest_token, 1.25 * ratio)
-        tokens = min(float(prompt_tokens), c.prompt_weight_tokens)
-        for known in (self._fleet, self._known(request.model)):
-            known.ratio.add(ratio * tokens, tokens, 64 * c.prompt_weight_tokens)
+            longest = 1.25 * ratio
+            if longest > self._longest_token:
+                self._longest_token = longest
+        most = c.prompt_weight_tokens
+        tokens = float(prompt_tokens) if prompt_tokens < most else most
+        self._fleet.ratio.add(ratio * tokens, tokens, 64 * most)
+        self._known(request.model).ratio.add(ratio * tokens, tokens, 64 * most)
 
     def forecast(self, model: str, limit: int) -> tuple[float, float]:
         """Mean and sigma of the output tokens of a request about to run, cut off at `limit` (0 = none)."""
@@ -253,12 +254,13 @@ class LengthModel:
         edges = self._edges
         if tokens <= 0:
             return
-        k = min(bisect_right(edges, tokens - 1) - 1, len(edges) - 2)  # bin k holds edges[k] < tokens <= edges[k + 1]
-        passed = min(1.0, (tokens - edges[k]) / (edges[k + 1] - edges[k]))
-        for known in (self._fleet, self._known(model)):
-            known.counts.add(k, censored, passed)
-            if known.counts.total > self._config.memory:
-                known.counts.halve()
+        k = bisect_right(edges, tokens - 1, 0, len(edges) - 1) - 1  # bin k holds edges[k] < tokens <= edges[k + 1]
+        passed = (tokens - edges[k]) / (edges[k + 1] - edges[k])
+        memory = self._config.memory
+        for counts in (self._fleet.counts, self._known(model).counts):
+            counts.add(k, censored, passed if passed < 1.0 else 1.0)
+            if counts.total > memory:
+                counts.halve()
 
     def left(self, model: str, generated: int, limit: int) -> tuple[float, float]:
         """Mean and variance of the output tokens still to come, given that `generated` came and it did not end.

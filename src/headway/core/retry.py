@@ -67,6 +67,8 @@ FINAL = frozenset({OutcomeKind.OK, OutcomeKind.CLIENT_ERROR, OutcomeKind.CLIENT_
 RELAYED = frozenset({OutcomeKind.BACKPRESSURE, OutcomeKind.SERVER_ERROR, OutcomeKind.IN_BAND_ERROR})
 """Kinds that carry an answer of the engine worth giving to the client when no retry is left."""
 
+_OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
+
 TIMEOUTS = frozenset({OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT})
 NOBODY = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
 KILLERS = frozenset({OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.CONNECT_FAILED})
@@ -164,7 +166,7 @@ class Retries:
 
     def judge(self, fingerprint: int, tries: Tries, replica: ReplicaId, outcome: Outcome, at: float) -> None:
         """Note what an attempt of this body did to its replica. A success clears the body."""
-        if outcome.kind is OutcomeKind.OK:
+        if outcome.kind is _OK:
             if self._suspects:
                 self._suspects.pop(fingerprint, None)
             return

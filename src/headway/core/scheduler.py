@@ -46,6 +46,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
 Avoid = Callable[[ReplicaId, str], str]
 """Given a replica and why it is not preferred, a reason against it for one request, or nothing."""
 
+_CLOSED = Phase.CLOSED  # looked up once: members of an enum are slow to get at, and this is asked per request
+
 SPARED = ("backpressure", "slow_start")
 """Reasons that only ask to prefer others."""
 
@@ -60,10 +62,11 @@ def reason(replica: Replica, config: SchedulerConfig, at: float) -> str:
         return "sleeping"
     if config.max_in_flight and view.in_flight >= config.max_in_flight:
         return "at_limit"
-    if health.phase is Phase.PENDING:
-        return "pending"
-    if health.ejected:
-        return "unreachable" if health.unreachable else "ejected"
+    if health.phase is not _CLOSED:
+        if health.phase is Phase.PENDING:
+            return "pending"
+        if health.ejected:
+            return "unreachable" if health.unreachable else "ejected"
     if health.avoid_until > at:
         return "backpressure"
     if view.slow_start < 1.0 and _over_ramp(view, config):
@@ -112,11 +115,10 @@ class Pool:
 
     def patch(self, replica: Replica, why: str) -> None:
         """A view changed. If its reason did not, only the view is replaced."""
-        replica_id = replica.spec.id
-        if self.settled and self._slots.get(replica_id) == why:
-            index = self._index.get(replica_id)
-            if index is not None and replica.view is not None:
-                self.candidates[index] = replica.view
+        replica_id, view = replica.spec.id, replica.view
+        if self.settled and self._slots[replica_id] == why:
+            if view is not None and replica_id in self._index:
+                self.candidates[self._index[replica_id]] = view
         else:
             self._slots[replica_id] = why
             self.settled = False
