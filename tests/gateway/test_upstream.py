@@ -46,6 +46,7 @@ class Owner:
         self.heads: list[tuple[int, int]] = []
         self.data = b""
         self.ends = 0
+        self.whole = 0
         self.losses: list[OutcomeKind] = []
 
     def response(self, head: ResponseHead, length: int) -> None:
@@ -53,6 +54,10 @@ class Owner:
 
     def body(self, data: bytes) -> None:
         self.data += data
+
+    def answered(self, head: ResponseHead, body: bytes) -> None:
+        self.whole += 1
+        self.data += body
 
     def ended(self) -> None:
         self.ends += 1
@@ -75,7 +80,7 @@ class Bench:
 
     def send(self) -> Owner:
         owner = Owner()
-        self.connection.send(owner, b"HEAD", b"BODY")
+        self.connection.send(owner, (b"HEAD", b"BODY"), 4)
         return owner
 
     def feed(self, data: bytes, step: int = 0) -> None:
@@ -100,6 +105,29 @@ def test_a_response_that_ends_cleanly_frees_the_connection(raw: bytes, step: int
     second = bench.send()
     bench.feed(raw, step)
     assert second.data == b"hello"
+
+
+JSON = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\n\r\n{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("raw", "step", "whole"),
+    [
+        (JSON, 0, 1),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n" + JSON, 0, 1),
+        (JSON, 3, 0),
+        (JSON.replace(b"200", b"400"), 0, 0),
+        (JSON.replace(b"json", b"jsonl"), 0, 0),
+        (JSON + b"more", 0, 0),
+        (JSON.replace(b"content-type", b"content-encoding: gzip\r\ncontent-type"), 0, 0),
+    ],
+)
+def test_a_json_answer_that_arrives_at_once_is_handed_over_at_once(raw: bytes, step: int, whole: int) -> None:
+    bench = Bench()
+    bench.feed(raw, step)
+    assert (bench.owner.whole, bench.owner.ends) == (whole, 1 - whole)
+    assert bench.owner.data == b'{"a":1}'
+    assert bench.pool.idle == (b"more" not in raw)
 
 
 @pytest.mark.parametrize("status", [204, 304])

@@ -1,8 +1,8 @@
 """One try of a request at one replica: connect, send, receive, settle. A retry is a new object, so nothing of an
 earlier try can colour a later one.
 
-The states and the moves between them are the table `MOVES`. Exactly one AttemptFinished is posted (`settle`),
-whichever of the engine, the client, the brain or a deadline ends it first.
+The states and the moves between them are the table `MOVES`, which the tests hold every move against. Exactly one
+AttemptFinished is posted (`_over`), whichever of the engine, the client, the brain or a deadline ends it first.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.gateway.head import ResponseHead
 from headway.gateway.intake import payload
 from headway.gateway.outlet import Outlet
-from headway.gateway.relay import TIMEOUTS, Relay, StreamRelay, choose, kind_of
+from headway.gateway.relay import TIMEOUTS, Facts, Relay, StreamRelay, choose, facts_of, kind_of
 from headway.gateway.target import Target
 from headway.gateway.upstream import UpstreamConnection
 from headway.runtime.clock import now
+from headway.wire.answers import answer_of
 from headway.wire.body import BodyError
 from headway.wire.errors import sse_error
-from headway.wire.splice import Piece
 
 if TYPE_CHECKING:
     from headway.gateway.exchange import Exchange
 
 
 class State(enum.IntEnum):
-    """Where an attempt stands. (An IntEnum: its hash is C, and every request moves four times.)"""
+    """Where an attempt stands."""
 
     NEW = 0
     CONNECTING = 1
@@ -39,17 +39,19 @@ class State(enum.IntEnum):
     OVER = 4
 
 
+NEW, CONNECTING, SENT, STREAMING, OVER = State  # by the class it takes 0.1 us to get at a member
+OK = OutcomeKind.OK
 MOVES: dict[State, frozenset[State]] = {
-    State.NEW: frozenset((State.CONNECTING, State.SENT, State.OVER)),
-    State.CONNECTING: frozenset((State.SENT, State.OVER)),
-    State.SENT: frozenset((State.STREAMING, State.CONNECTING, State.OVER)),  # CONNECTING: a stale connection, once
-    State.STREAMING: frozenset((State.OVER,)),
-    State.OVER: frozenset(),
+    NEW: frozenset((CONNECTING, SENT, OVER)),
+    CONNECTING: frozenset((SENT, OVER)),
+    SENT: frozenset((STREAMING, CONNECTING, OVER)),  # CONNECTING: a stale connection, once
+    STREAMING: frozenset((OVER,)),
+    OVER: frozenset(),
 }
 OVERDUE = {
-    State.CONNECTING: OutcomeKind.CONNECT_TIMEOUT,
-    State.SENT: OutcomeKind.FIRST_BYTE_TIMEOUT,
-    State.STREAMING: OutcomeKind.IDLE_TIMEOUT,
+    CONNECTING: OutcomeKind.CONNECT_TIMEOUT,
+    SENT: OutcomeKind.FIRST_BYTE_TIMEOUT,
+    STREAMING: OutcomeKind.IDLE_TIMEOUT,
 }
 """What it means when nothing happened for too long in a state."""
 
@@ -58,11 +60,13 @@ class Attempt:
     """One attempt. `outlet` is the client's response, `body` where the connection delivers payload."""
 
     __slots__ = (
-        "_connecting", "_detail", "_exchange", "_kind", "_model", "_plane", "_relay", "_retried", "_settled", "_state",
-        "_target", "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
+        "_connecting", "_detail", "_exchange", "_kind", "_model", "_plane", "_relay", "_retried", "_state", "_target",
+        "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
     )  # fmt: skip
 
     body: Callable[[bytes], None]
+    _kind: OutcomeKind  # how it ended, once it did
+    _detail: str
 
     def __init__(self, exchange: "Exchange", command: Dispatch, outlet: Outlet) -> None:
         self.id = command.attempt_id
@@ -73,11 +77,8 @@ class Attempt:
         self._plane = exchange.plane
         self._model = command.model
         self._target: Target | None = exchange.plane.pool.targets.get(command.replica_id)
-        self._state = State.NEW
-        self._settled = False
+        self._state = NEW
         self._retried = False
-        self._kind = OutcomeKind.OK
-        self._detail = ""
         self._relay: Relay | None = None
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[Any] | None = None
@@ -95,7 +96,7 @@ class Attempt:
             return
         connection = self._plane.pool.acquire(target)
         if connection is not None:
-            self._send(connection)
+            self._send(target, connection)
         else:
             self._connect(target)
 
@@ -110,7 +111,7 @@ class Attempt:
 
     def end(self, kind: OutcomeKind, detail: str) -> None:
         """End the attempt from our side: a deadline passed, or its replica is known to be gone."""
-        if self._state is State.OVER:
+        if self._state is OVER:
             return
         self.drop()
         if self._relay is not None:
@@ -120,41 +121,22 @@ class Attempt:
 
     def settle(self, kind: OutcomeKind, committed: bool, detail: str = "") -> None:
         """Tell the brain how the attempt ended, once."""
-        if self._settled:
+        if self._state is OVER:
             return
-        self._settled = True
-        self._kind = kind
-        self._detail = detail
-        sent = self._state > State.CONNECTING or self._retried  # a stale connection had taken the request, too
-        self._state = State.OVER
         relay = self._relay
-        if relay is None:
-            outcome = Outcome(kind=kind, committed=committed, sent=sent, detail=detail)
+        if relay is not None:
+            retry_after_s = 0.0 if kind is OK else relay.retry_after_s()
+            self._settle(kind, committed, relay.head.status, relay.facts(), retry_after_s, detail)
         else:
-            facts = relay.facts()
-            usage = self._exchange.ticket.measured(facts)
-            if usage:
-                self._plane.usage_reported(self._exchange.ticket.model)
-            outcome = Outcome(
-                kind=kind,
-                status=relay.head.status,
-                committed=committed,
-                sent=sent,
-                prompt_tokens=self._exchange.ticket.prompt_tokens,
-                cached_tokens=self._exchange.ticket.cached_tokens,
-                output_tokens=facts.tokens,
-                hit_limit=facts.hit_limit,
-                retry_after_s=relay.retry_after_s() if kind is not OutcomeKind.OK else 0.0,
-                detail=detail,
-            )
-        self._plane.driver.post(AttemptFinished(now(), self.id, outcome))
+            sent = self._state > CONNECTING or self._retried  # a stale connection had taken the request, too
+            self._over(kind, Outcome(kind, committed=committed, sent=sent, detail=detail))
 
     def expired(self, at: float) -> float:
         """The deadline passed. Returns a new one if something was heard in time after all, else ends the attempt."""
         kind = OVERDUE[self._state]
         timeouts = self._plane.config.timeouts
         patience = (0.0, timeouts.connect_s, timeouts.first_byte_s, timeouts.idle_s)[self._state]
-        if self._state is State.STREAMING and self._upstream is not None:
+        if self._state is STREAMING and self._upstream is not None:
             later = self._upstream.heard_at + patience
             if later > at:
                 return later
@@ -206,20 +188,28 @@ class Attempt:
 
     def response(self, head: ResponseHead, length: int) -> None:
         """A response begins."""
-        self._move(State.STREAMING)
+        self._state = STREAMING
         self._exchange.wait(self._plane.config.timeouts.idle_s)
         if self._target is not None and self._target.sample_header:
             self._free_sample(self._target, head)
-        kind = choose(head)
-        if self.outlet.begun and kind is not StreamRelay:
-            wrong = kind_of(head.status) if head.status >= 400 else OutcomeKind.BAD_RESPONSE
-            detail = f"the retried attempt answered {head.status}"
-            self.broken(wrong, detail, sse_error(detail, wrong.value))
+        self._begin(head, length)
+
+    def answered(self, head: ResponseHead, body: bytes) -> None:
+        """All of a JSON answer is here, and its connection is the pool's again: nothing is to be held or waited for."""
+        self._upstream = None
+        self._state = STREAMING
+        if self._target is not None and self._target.sample_header:
+            self._free_sample(self._target, head)
+        answer = answer_of(body)
+        if not answer.aborted and not self.outlet.begun:
+            self._exchange.answer(head, len(body), body, False)
+            self._settle(OK, True, head.status, facts_of(answer))
+            self._exchange.relayed(OK)
             return
-        self._relay = relay = kind(self, head, length)
-        self.body = relay.feed
-        if relay.impatient:
-            self._plane.soon.add(partial(self._moment_passed, relay))
+        self._begin(head, len(body))
+        if self._relay is not None:
+            self._relay.feed(body)
+            self._relay.end()
 
     def ended(self) -> None:
         """The response is complete, and its connection is the pool's again."""
@@ -250,8 +240,7 @@ class Attempt:
     def complete(self, kind: OutcomeKind) -> None:
         """All was passed on."""
         self.outlet.finish()
-        if not self._settled:
-            self.settle(kind, True)
+        self.settle(kind, True)
         self._exchange.relayed(self._kind)
 
     def failed(self, kind: OutcomeKind, detail: str) -> None:
@@ -279,45 +268,78 @@ class Attempt:
 
     # Steps.
 
-    def _move(self, state: State) -> None:
-        if state not in MOVES[self._state]:
-            raise RuntimeError(f"{self!r} cannot become {state.name}")
-        self._state = state
+    def _begin(self, head: ResponseHead, length: int) -> None:
+        """Choose how the response is passed on."""
+        kind = choose(head)
+        if self.outlet.begun and kind is not StreamRelay:
+            wrong = kind_of(head.status) if head.status >= 400 else OutcomeKind.BAD_RESPONSE
+            detail = f"the retried attempt answered {head.status}"
+            self.broken(wrong, detail, sse_error(detail, wrong.value))
+            return
+        self._relay = relay = kind(self, head, length)
+        self.body = relay.feed
+        if relay.impatient:
+            self._plane.soon.add(partial(self._moment_passed, relay))
+
+    def _settle(
+        self,
+        kind: OutcomeKind,
+        committed: bool,
+        status: int,
+        facts: Facts,
+        retry_after_s: float = 0.0,
+        detail: str = "",
+    ) -> None:
+        """Tell the brain how it ended, with what the response said."""
+        ticket, usage = self._exchange.ticket, facts.usage
+        ticket.output_tokens = facts.tokens
+        if usage is not None:
+            ticket.prompt_tokens = usage.prompt_tokens
+            ticket.cached_tokens = usage.cached_tokens
+            self._plane.usage_reported(ticket.model)
+        tokens = (ticket.prompt_tokens, ticket.cached_tokens, facts.tokens)
+        self._over(kind, Outcome(kind, status, committed, True, *tokens, facts.hit_limit, retry_after_s, detail))
+
+    def _over(self, kind: OutcomeKind, outcome: Outcome) -> None:
+        self._state = OVER
+        self._kind = kind
+        self._detail = outcome.detail
+        self._plane.driver.post(AttemptFinished(now(), self.id, outcome))
 
     def _connect(self, target: Target) -> None:
-        self._move(State.CONNECTING)
+        self._state = CONNECTING
         self._exchange.wait(self._plane.config.timeouts.connect_s)
         self._connecting = self._plane.pool.connect(target, self._connected, self._unconnected)
 
     def _connected(self, connection: UpstreamConnection) -> None:
         self._connecting = None
-        self._send(connection)
+        self._send(connection.target, connection)
 
     def _unconnected(self, kind: OutcomeKind, detail: str) -> None:
         self._connecting = None
         self.failed(kind, detail)
 
-    def _send(self, connection: UpstreamConnection) -> None:
-        self._move(State.SENT)
+    def _send(self, target: Target, connection: UpstreamConnection) -> None:
+        self._state = SENT
+        self._upstream = connection
         exchange, plane = self._exchange, self._plane
         exchange.wait(plane.config.timeouts.first_byte_s)
-        self._upstream = connection
         parsed = exchange.parsed
-        pieces: list[Piece] = [exchange.body]
-        if parsed.usage_edit is not None:
-            self.injected_usage = plane.wants_usage(parsed.model)
-        if self.injected_usage or self._model != parsed.model:
-            edited = payload(exchange.body, parsed, self._model, exchange.notes, self.injected_usage)
-            if isinstance(edited, BodyError):
-                self.drop()
-                exchange.refuse(edited.status, edited.code, edited.message, param=edited.param)
-                return
-            pieces = edited
-        length = sum(map(len, pieces))
-        connection.send(self, exchange.upstream_head(connection.target, self.id, length), *pieces)
+        if parsed.usage_edit is None and self._model == parsed.model:
+            length = len(exchange.body)
+            connection.send(self, (*exchange.upstream_head(target, self.id, length), exchange.body), length)
+            return
+        self.injected_usage = parsed.usage_edit is not None and plane.wants_usage(parsed.model)
+        edited = payload(exchange.body, parsed, self._model, exchange.notes, self.injected_usage)
+        if isinstance(edited, BodyError):
+            self.drop()
+            exchange.refuse(edited.status, edited.code, edited.message, param=edited.param)
+            return
+        length = sum(map(len, edited))
+        connection.send(self, (*exchange.upstream_head(target, self.id, length), *edited), length)
 
     def _moment_passed(self, relay: Relay) -> None:
-        if relay is self._relay and self._state is State.STREAMING:
+        if relay is self._relay and self._state is STREAMING:
             relay.soon()
 
     def _free_sample(self, target: Target, head: ResponseHead) -> None:

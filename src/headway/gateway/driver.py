@@ -84,25 +84,24 @@ class Driver:
         self._advanced: list[Advancing] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._perform: dict[type, Callable[[Any], None]] = {
-            Dispatch: self._on_request("dispatch"),
             Hold: self._on_request("hold"),
             Reject: self._on_request("reject"),
             Relay: self._on_request("relay"),
             Abort: self._abort,
             SetTimer: self._set_timer,
             Probe: self._ask_probe,
-            Record: self._record,
         }
 
     def post(self, event: Event) -> None:
         """Hand over an event, and perform what follows from it before returning (unless called from within)."""
-        self._events.append(event)
+        events = self._events
+        events.append(event)
         if self._busy:
             return
         self._busy = True
         try:
-            while self._events:
-                self._handle(self._events.popleft())
+            while events:
+                self._handle(events.popleft())
         finally:
             self._busy = False
 
@@ -129,9 +128,15 @@ class Driver:
         commands = self._brain.handle(event)
         if self._journal is not None:
             self._journal(event, commands)
-        perform = self._perform
         for command in commands:
-            perform[type(command)](command)
+            if type(command) is Dispatch:
+                exchange = self.exchanges.get(command.request_id)
+                if exchange is not None:
+                    exchange.dispatch(command)
+            elif type(command) is Record:
+                self._keeper.record(command.entry)
+            else:
+                self._perform[type(command)](command)
 
     def _on_request(self, verb: str) -> Callable[[Any], None]:
         exchanges = self.exchanges
@@ -165,9 +170,6 @@ class Driver:
     def _ask_probe(self, command: Probe) -> None:
         if self.probe is not None:
             self.probe(command.replica_id)
-
-    def _record(self, command: Record) -> None:
-        self._keeper.record(command.entry)
 
     def _tick(self) -> None:
         advanced, self._advanced = self._advanced, []

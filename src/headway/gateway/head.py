@@ -94,9 +94,10 @@ class RequestHead:
 
 class ResponseHead:
     """An accepted response head. `lead` is its status line and end-to-end lines, ready to be passed on; `media` the
-    content type in lower case without parameters; empty if the body is compressed, and so not for us to read."""
+    content type in lower case without parameters; empty if the body is compressed, and so not for us to read;
+    `is_answer` tells that the body is a JSON answer."""
 
-    __slots__ = ("chunked", "fields", "keep_alive", "lead", "media", "status")
+    __slots__ = ("chunked", "fields", "is_answer", "keep_alive", "lead", "media", "status")
 
     def __init__(self, status: int, status_line: bytes, rest: bytes, fields: dict[bytes, bytes]) -> None:
         self.status = status
@@ -104,6 +105,7 @@ class ResponseHead:
         self.fields = fields
         plain = fields.get(b"content-encoding", b"identity").lower() == b"identity"
         self.media = fields.get(b"content-type", b"").partition(b";")[0].strip().lower() if plain else b""
+        self.is_answer = status == 200 and self.media == b"application/json"
         self.chunked = False
         self.keep_alive = True
 

@@ -11,21 +11,23 @@ from headway.wire.splice import Edit, Piece, pieces
 def request_info(parsed: Body, notes: Notes, request: RequestId, at: float) -> RequestInfo:
     """The facts for the brain. A session header wins over what the body names."""
     return RequestInfo(
-        id=request,
-        model=parsed.model,
-        priority=parsed.priority,
-        prompt_bytes=parsed.prompt_bytes,
-        prompt_tokens=parsed.prompt_tokens,
-        media_tokens=parsed.media_tokens,
-        max_output_tokens=parsed.max_output_tokens,
-        sequences=parsed.sequences,
-        prefix_hashes=parsed.prefix_hashes,
-        session_key=notes.session_key or parsed.session_key,
-        deadline=at + notes.patience_s if notes.patience_s else None,
-        stream=parsed.stream,
-        generates=parsed.generates,
-        resumable=parsed.resumable,
-        fingerprint=parsed.fingerprint,
+        request,
+        parsed.model,
+        "",  # tenant
+        parsed.priority,
+        parsed.prompt_bytes,
+        parsed.prompt_tokens,
+        parsed.media_tokens,
+        parsed.max_output_tokens,
+        parsed.sequences,
+        parsed.prefix_hashes,
+        notes.session_key or parsed.session_key,
+        at + notes.patience_s if notes.patience_s else None,
+        parsed.stream,
+        parsed.generates,
+        parsed.resumable,
+        "",  # precision floor
+        parsed.fingerprint,
     )
 
 

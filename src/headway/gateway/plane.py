@@ -13,7 +13,6 @@ from headway.gateway.head import HeadReader, RequestHead
 from headway.gateway.headers import CorsLines
 from headway.gateway.models import ModelList
 from headway.gateway.notes import Notes
-from headway.gateway.relay import Facts
 from headway.gateway.routes import UNMATCHED, Routes
 from headway.gateway.sweep import Soon, Sweeper
 from headway.gateway.upstream import Pool
@@ -53,15 +52,6 @@ class Ticket:
         self.stream = False
         self.bytes_in = 0
         self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
-
-    def measured(self, facts: Facts) -> bool:
-        """A response said this about itself; whether the engine reported its usage."""
-        self.output_tokens = facts.tokens
-        usage = facts.usage
-        if usage is None:
-            return False
-        self.prompt_tokens, self.cached_tokens = usage.prompt_tokens, usage.cached_tokens
-        return True
 
     @property
     def shown_id(self) -> str:
@@ -145,25 +135,26 @@ class Plane:
         first = ticket.first_token_at
         self.telemetry.access(
             Access(
-                at=time.time(),
-                request_id=ticket.request_id,
-                method=ticket.method,
-                path=ticket.template,
-                status=status,
-                account=account,
-                model=ticket.model,
-                client_request_id=ticket.client_request_id,
-                code=code,
-                replica=ticket.replica,
-                attempts=ticket.attempts,
-                queued_s=ticket.queued_s,
-                ttft_s=None if first is None else first - ticket.started_at,
-                duration_s=at - ticket.started_at,
-                prompt_tokens=ticket.prompt_tokens,
-                cached_tokens=ticket.cached_tokens,
-                output_tokens=ticket.output_tokens,
-                bytes_in=ticket.bytes_in,
-                bytes_out=bytes_out,
-                stream=ticket.stream,
+                time.time(),
+                ticket.request_id,
+                ticket.method,
+                ticket.template,
+                status,
+                account,
+                ticket.model,
+                ticket.client_request_id,
+                "",  # tenant
+                code,
+                ticket.replica,
+                ticket.attempts,
+                ticket.queued_s,
+                None if first is None else first - ticket.started_at,
+                at - ticket.started_at,
+                ticket.prompt_tokens,
+                ticket.cached_tokens,
+                ticket.output_tokens,
+                ticket.bytes_in,
+                bytes_out,
+                ticket.stream,
             )
         )

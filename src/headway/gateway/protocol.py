@@ -47,6 +47,9 @@ class Phase(enum.Enum):
     CLOSED = "closed"
 
 
+HEAD, BODY, BUSY, LINGER, CLOSED = Phase  # by the class it takes 0.1 us to get at a member
+
+
 class ClientConnection(asyncio.Protocol):
     """One client. `forwarded` are the X-Forwarded lines of its requests; `cutting`: no clean end may follow."""
 
@@ -60,7 +63,7 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
-        self._phase = Phase.HEAD
+        self._phase = HEAD
         self._inbox = b""
         self._scanned = 0
         self._head: RequestHead | None = None
@@ -100,13 +103,13 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes of a request."""
-        if self._phase is Phase.HEAD:
+        if self._phase is HEAD:
             self._inbox = self._inbox + data if self._inbox else data
             self._turn()
-        elif self._phase is Phase.BODY:
+        elif self._phase is BODY:
             self._collect(data)
             self._turn()
-        elif self._phase is Phase.BUSY:
+        elif self._phase is BUSY:
             self._inbox += data
             if len(self._inbox) > MAX_AHEAD_BYTES:
                 self._reading(False)
@@ -142,18 +145,18 @@ class ClientConnection(asyncio.Protocol):
 
     def expired(self, at: float) -> None:
         """The deadline passed."""
-        if self._phase is Phase.BUSY and self._exchange is not None:
+        if self._phase is BUSY and self._exchange is not None:
             if not self.paused:
                 self._exchange.expired(at)
             elif at - self._paused_at < self._plane.config.timeouts.idle_s:
                 self.deadline = self._paused_at + self._plane.config.timeouts.idle_s
             else:
                 self.transport.abort()  # it did not read for as long as we would wait for an engine
-        elif self._phase is Phase.BODY:
+        elif self._phase is BODY:
             self._slow_body(at)
-        elif self._phase is Phase.HEAD and self._inbox:
+        elif self._phase is HEAD and self._inbox:
             self._refuse(HEAD_TOO_SLOW)
-        elif self._phase is Phase.HEAD:
+        elif self._phase is HEAD:
             self._close()
         else:
             self.deadline = FAR
@@ -163,7 +166,7 @@ class ClientConnection(asyncio.Protocol):
         """No further request on this connection; close it now if it is idle, soon if its first request may be on its
         way."""
         self.keep_alive = False
-        if self._phase is not Phase.HEAD or self._inbox:
+        if self._phase is not HEAD or self._inbox:
             return
         if self._served:
             self._close()
@@ -175,7 +178,7 @@ class ClientConnection(asyncio.Protocol):
         self.keep_alive = False
         if self._exchange is not None:
             self._exchange.shut_down()
-        if self._phase is not Phase.LINGER:
+        if self._phase is not LINGER:
             self._close()
 
     # Called by the exchange.
@@ -185,7 +188,11 @@ class ClientConnection(asyncio.Protocol):
         if self._plane.draining:
             self.keep_alive = False
         line = b"" if self.keep_alive and ticket.minor else connection_line(ticket.minor, self.keep_alive)
-        return b"\r\nx-request-id: %b%b%b" % (ticket.shown_id.encode(), line, ticket.cors)
+        return b"\r\nx-request-id: %b%b%b" % (
+            (ticket.client_request_id or ticket.request_id).encode(),
+            line,
+            ticket.cors,
+        )
 
     def release_body(self) -> None:
         """The request's body is no longer kept."""
@@ -195,7 +202,7 @@ class ClientConnection(asyncio.Protocol):
     def exchange_ended(self) -> None:
         """The response is over: cut the connection, close it, or go on to the next request."""
         self._exchange = None
-        if self._phase is not Phase.BUSY:
+        if self._phase is not BUSY:
             return
         if self.cutting:
             self._close()
@@ -210,7 +217,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._turning = True
         try:
-            while self._inbox and self._phase is Phase.HEAD and not self.paused and self._read_head():
+            while self._inbox and self._phase is HEAD and not self.paused and self._read_head():
                 pass
         finally:
             self._turning = False
@@ -271,7 +278,8 @@ class ClientConnection(asyncio.Protocol):
             self._await_body(head, length, notes)
         elif length:
             inbox = self._inbox
-            self._reserve(length)
+            self._reserved = length
+            plane.body_bytes += length
             self._inbox = inbox[length:]
             self._begin(inbox[:length])
         else:
@@ -281,7 +289,7 @@ class ClientConnection(asyncio.Protocol):
         limits = self._plane.limits
         self._body = ChunkedBody(limits.max_body_bytes) if head.chunked else FixedBody(length)
         self._reserve(length)
-        self._phase = Phase.BODY
+        self._phase = BODY
         self._body_since = now()
         self.deadline = self._body_since + limits.body_timeout_s
         data, self._inbox = self._inbox, b""
@@ -329,7 +337,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _begin(self, body: bytes) -> None:
         """The request is complete."""
-        self._phase = Phase.BUSY
+        self._phase = BUSY
         self.deadline = FAR
         head, ticket = self._head, self._ticket
         assert head is not None
@@ -376,7 +384,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if self._stopped:
             self._reading(True)
-        self._phase = Phase.HEAD
+        self._phase = HEAD
         self.deadline = self._plane.sweeper.now + self._plane.limits.keepalive_timeout_s
         if self._inbox:
             self._turn()
@@ -392,14 +400,14 @@ class ClientConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         """Close once everything is written; a client that does not read gets as long as a slow engine would."""
-        self._phase = Phase.LINGER
+        self._phase = LINGER
         self.deadline = self._plane.sweeper.now + self._plane.config.timeouts.idle_s
         self.transport.close()
 
     def _linger(self) -> None:
         """Close after a refusal. Closing with unread bytes would reset the connection, and the client might never see
         why it was refused: so say that we are done, and throw away what still comes for a moment."""
-        self._phase = Phase.LINGER
+        self._phase = LINGER
         self.deadline = self._plane.sweeper.now + LINGER_S
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -408,11 +416,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _leave(self) -> None:
         """The client is gone."""
-        phase, self._phase = self._phase, Phase.CLOSED
+        phase, self._phase = self._phase, CLOSED
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.client_gone()
-        elif phase is Phase.BODY and self._ticket is not None:
+        elif phase is BODY and self._ticket is not None:
             self._plane.book(self._ticket, "client_closed", 499, "client_closed")
         self.release_body()
         self._inbox = b""

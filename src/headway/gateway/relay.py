@@ -8,6 +8,8 @@ A relay never talks to the brain or the client itself: `Exchange` does both.
 
 from typing import Protocol
 
+import msgspec
+
 from headway.core.outcome import OutcomeKind
 from headway.gateway.head import ResponseHead
 from headway.gateway.outlet import Outlet
@@ -22,18 +24,16 @@ RETRYABLE_STATUS = frozenset((429, 502, 503, 504))
 TIMEOUTS = frozenset((OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT, OutcomeKind.CONNECT_TIMEOUT))
 
 
-class Facts:
+class Facts(msgspec.Struct, frozen=True, gc=False):
     """What a response said about itself, for the settlement."""
 
-    __slots__ = ("hit_limit", "tokens", "usage")
-
-    def __init__(self, usage: Usage | None = None, tokens: int = 0, hit_limit: bool = False) -> None:
-        self.usage = usage
-        self.tokens = tokens
-        self.hit_limit = hit_limit
+    usage: Usage | None = None
+    tokens: int = 0
+    hit_limit: bool = False
 
 
 NO_FACTS = Facts()
+OK = OutcomeKind.OK
 
 
 class Boss(Protocol):
@@ -68,10 +68,16 @@ class Boss(Protocol):
         ...
 
 
+def facts_of(answer: Answer) -> Facts:
+    """What a JSON answer said about itself."""
+    usage = answer.usage
+    return Facts(usage, usage.completion_tokens if usage is not None else 0, answer.hit_limit)
+
+
 def kind_of(status: int) -> OutcomeKind:
     """How an attempt that was answered with this status ended."""
     if status < 400:
-        return OutcomeKind.OK
+        return OK
     if status in (429, 503):
         return OutcomeKind.BACKPRESSURE
     return OutcomeKind.CLIENT_ERROR if status < 500 else OutcomeKind.SERVER_ERROR
@@ -223,7 +229,7 @@ class AnswerRelay(_Holding):
         """The answer is complete: read how it ended."""
         self.complete = True
         if self.boss.outlet.begun:
-            self.boss.complete(OutcomeKind.OK)
+            self.boss.complete(OK)
             return
         body = self._take()
         self._answer = answer_of(body)
@@ -232,7 +238,7 @@ class AnswerRelay(_Holding):
             self.boss.failed(OutcomeKind.ENGINE_ABORT, "the engine aborted the request")
             return
         self.boss.commit(body)
-        self.boss.complete(OutcomeKind.OK)
+        self.boss.complete(OK)
 
     def go_on(self) -> None:
         """Pass the aborted answer on."""
@@ -241,8 +247,7 @@ class AnswerRelay(_Holding):
 
     def facts(self) -> Facts:
         """The engine's own usage report."""
-        usage = self._answer.usage
-        return Facts(usage, usage.completion_tokens if usage else 0, self._answer.hit_limit)
+        return facts_of(self._answer)
 
 
 class StreamRelay(_Holding):
@@ -374,7 +379,7 @@ class StreamRelay(_Holding):
         if tail:
             self.boss.outlet.write(tail)
         error = self._scanner.error
-        self.boss.complete(OutcomeKind.OK if error is None else OutcomeKind.IN_BAND_ERROR)
+        self.boss.complete(OK if error is None else OutcomeKind.IN_BAND_ERROR)
 
 
 Relay = PlainRelay

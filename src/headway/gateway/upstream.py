@@ -7,7 +7,7 @@ exception.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from headway.core.ids import ReplicaId
@@ -36,6 +36,10 @@ class Owner(Protocol):
 
     body: Callable[[bytes], None]
 
+    def answered(self, head: ResponseHead, body: bytes) -> None:
+        """All of a JSON answer arrived at once, in place of `response`, `body` and `ended`."""
+        ...
+
     def ended(self) -> None:
         """The response is complete. The connection is no longer the owner's."""
         ...
@@ -56,15 +60,15 @@ class UpstreamConnection(asyncio.Protocol):
         "_mode",
         "_pool",
         "_reusable",
-        "_transport",
         "heard_at",
         "idle_since",
         "owner",
         "served",
         "target",
+        "transport",
     )  # fmt: skip
 
-    _transport: asyncio.Transport
+    transport: asyncio.Transport
 
     def __init__(self, pool: "Pool", target: Target) -> None:
         self._pool = pool
@@ -83,40 +87,35 @@ class UpstreamConnection(asyncio.Protocol):
     def __repr__(self) -> str:
         return f"<UpstreamConnection to {self.target.spec.id}, {self.served} served>"
 
-    @property
-    def closing(self) -> bool:
-        """Whether it can carry no further request."""
-        return self._transport.is_closing()
-
-    def send(self, owner: Owner, head: bytes, *pieces: Piece) -> None:
-        """Write a request, its body in pieces, and wait for its response on behalf of `owner`."""
+    def send(self, owner: Owner, pieces: Sequence[Piece], body_bytes: int) -> None:
+        """Write a request, in pieces, and wait for its response on behalf of `owner`."""
         self.owner = owner
         self._mode = HEAD
         self._interim = 0
         self.heard_at = self._pool.sweeper.now
-        if sum(map(len, pieces)) < MAX_JOINED_BYTES:
-            self._transport.write(b"".join((head, *pieces)))
+        if body_bytes < MAX_JOINED_BYTES:
+            self.transport.write(b"".join(pieces))
         else:
-            self._transport.writelines((head, *pieces))
+            self.transport.writelines(pieces)
 
     def drop(self) -> None:
         """Close at once, whatever is under way; the owner is not told."""
         self.owner = None
         self._pool.forget(self)
-        self._transport.abort()
+        self.transport.abort()
 
     def pause(self) -> None:
         """Stop reading: the client cannot keep up."""
-        self._transport.pause_reading()
+        self.transport.pause_reading()
 
     def resume(self) -> None:
         """Read on; the silence so far was ours."""
         self.heard_at = self._pool.sweeper.now
-        self._transport.resume_reading()
+        self.transport.resume_reading()
 
     def connection_made(self, transport: Any) -> None:
         """asyncio: the connection is open."""
-        self._transport = transport
+        self.transport = transport
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes of a response, or of something that is not one."""
@@ -189,6 +188,10 @@ class UpstreamConnection(asyncio.Protocol):
             self._mode, self._left = LENGTH, length
         else:
             self._mode, self._reusable = CLOSE, False
+        if length == len(data) and head.is_answer:
+            self._free()
+            owner.answered(head, data)
+            return
         owner.response(head, length)
         if self.owner is not owner:
             return
@@ -207,7 +210,8 @@ class UpstreamConnection(asyncio.Protocol):
         if data:
             owner.body(data)
         if not self._left and self.owner is owner:
-            self._end(owner)
+            self._free()
+            owner.ended()
 
     def _chunked(self, owner: Owner, data: bytes) -> None:
         chunks = self._chunks
@@ -222,18 +226,19 @@ class UpstreamConnection(asyncio.Protocol):
         if chunks.complete and self.owner is owner:
             if chunks.surplus:
                 self._reusable = False
-            self._end(owner)
+            self._free()
+            owner.ended()
 
-    def _end(self, owner: Owner) -> None:
+    def _free(self) -> None:
+        """The response is complete: the connection goes back to the pool, if it may."""
         self.owner = None
         self._mode = IDLE
         self._chunks = None
         self.served += 1
-        if self._reusable and not self._transport.is_closing() and not self._transport.get_write_buffer_size():
+        if self._reusable and not self.transport.is_closing() and not self.transport.get_write_buffer_size():
             self._pool.release(self)
         else:
             self.drop()
-        owner.ended()
 
     def _bad(self, detail: str) -> None:
         owner = self.owner
@@ -274,7 +279,7 @@ class Pool:
         youngest = now() - self._max_idle_s
         while idle:
             connection = idle.pop()
-            if connection.idle_since >= youngest and not connection.closing:
+            if connection.idle_since >= youngest and not connection.transport.is_closing():
                 return connection
             connection.drop()
         return None

@@ -107,7 +107,7 @@ class Telemetry:
     def _settle(self, entry: Settled) -> None:
         tally = self._replicas[entry.replica_id,]
         kind = entry.outcome.kind
-        if kind is OutcomeKind.OK:
+        if kind is OK:
             tally.ok += 1
         else:
             tally.others[kind] = tally.others.get(kind, 0) + 1
@@ -128,6 +128,7 @@ class Telemetry:
             fleet_metrics(page, snapshot)
 
 
+OK = OutcomeKind.OK  # by the class it takes 0.1 us to get at a member
 REQUEST_LABELS = ("path", "model", "status", "account")
 
 

@@ -89,8 +89,16 @@ def answer_of(body: bytes) -> Answer:
         answer = _ANSWER.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return Answer()
-    reasons = _reasons(answer)
-    return Answer(_usage(answer), "abort" in reasons, not LIMIT_WORDS.isdisjoint(reasons))
+    aborted = hit_limit = False
+    for choice in answer.choices or ():
+        aborted = aborted or choice.finish_reason == "abort"
+        hit_limit = hit_limit or choice.finish_reason in LIMIT_WORDS
+    if answer.stop_reason or answer.stop_type or answer.incomplete_details or answer.meta_info:
+        reasons = _other_reasons(answer)
+        aborted = aborted or "abort" in reasons
+        hit_limit = hit_limit or not LIMIT_WORDS.isdisjoint(reasons)
+    usage = answer.usage
+    return Answer(_other_usage(answer) if usage is None else usage.usage(), aborted, hit_limit)
 
 
 def reason_of(raw: Raw) -> str:
@@ -102,18 +110,16 @@ def reason_of(raw: Raw) -> str:
     return (value.type if isinstance(value, _Kind) else value) or ""
 
 
-def _usage(answer: _Answer) -> Usage | None:
-    reported = answer.usage or answer.meta_info
-    if reported is not None:
-        return reported.usage()
+def _other_usage(answer: _Answer) -> Usage | None:
+    if answer.meta_info is not None:
+        return answer.meta_info.usage()
     if answer.tokens_predicted is None:
         return None
     return Usage(answer.tokens_evaluated or 0, 0, answer.tokens_predicted)
 
 
-def _reasons(answer: _Answer) -> set[str]:
-    reasons = {choice.finish_reason or "" for choice in answer.choices or ()}
-    reasons.add(answer.stop_reason or answer.stop_type or "")
+def _other_reasons(answer: _Answer) -> set[str]:
+    reasons = {answer.stop_reason or answer.stop_type or ""}
     if answer.incomplete_details is not None:
         reasons.add(answer.incomplete_details.reason or "")
     if answer.meta_info is not None:

@@ -1,0 +1,36 @@
+"""Every move of an exchange and of an attempt, in every test here, is held against the tables that define them."""
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from headway.gateway import attempt, exchange
+
+
+class Guarded:
+    """In place of a slot: takes only values that may follow the one that is there."""
+
+    def __init__(self, slot: Any, moves: Mapping[Any, frozenset[Any]]) -> None:
+        self._slot = slot
+        self._moves = moves
+
+    def __get__(self, owner: Any, kind: type) -> enum.IntEnum:
+        state: enum.IntEnum = self._slot.__get__(owner, kind)
+        return state
+
+    def __set__(self, owner: Any, state: enum.IntEnum) -> None:
+        try:
+            before = self._slot.__get__(owner, type(owner))
+        except AttributeError:
+            before = None
+        if before is not None and state not in self._moves[before]:
+            raise RuntimeError(f"{owner!r} cannot become {state.name}")
+        self._slot.__set__(owner, state)
+
+
+@pytest.fixture(autouse=True)
+def moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, table in ((exchange.Exchange, exchange.MOVES), (attempt.Attempt, attempt.MOVES)):
+        monkeypatch.setattr(kind, "_state", Guarded(kind.__dict__["_state"], table))
