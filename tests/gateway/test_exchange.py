@@ -148,7 +148,7 @@ def test_a_stale_connection_is_retried_without_asking(run: Run) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("code", ["429 Too Many", "503 Unavailable", "502 Bad", "504 Slow"])
+@pytest.mark.parametrize("code", ["429 Too Many", "500 Oops", "503 Unavailable", "502 Bad", "504 Slow"])
 def test_refusals_of_engines_are_retried_elsewhere(run: Run, code: str) -> None:
     busy = sends(answer(b'{"error":1}', code, "retry-after: 7\r\n"))
 
@@ -176,8 +176,8 @@ def test_other_errors_pass_as_they_are(run: Run) -> None:
             assert response.endswith(b'{"error":"mine"}')
             assert kinds(r) == [OutcomeKind.CLIENT_ERROR]
             assert r.accesses[0].account == "client_error"
-        async with rig(sends(answer(b"{}", "500 Oops"))) as r:
-            assert status(await r.ask(post(CHAT))) == 500
+        async with rig(sends(answer(b"{}", "501 Cannot"))) as r:
+            assert status(await r.ask(post(CHAT))) == 501
             assert kinds(r) == [OutcomeKind.SERVER_ERROR]
             assert r.brain.outcomes[0].committed
 
@@ -278,14 +278,36 @@ def test_only_done_is_not_an_answer(run: Run) -> None:
     run(main())
 
 
-def test_an_in_band_error_passes_and_counts_as_a_failure(run: Run) -> None:
+def test_an_in_band_error_after_content_passes_and_counts_as_a_failure(run: Run) -> None:
     frame = b'data: {"error":{"code":502,"message":"m"},"choices":[]}\n\n'
 
     async def main() -> None:
-        async with rig(sends(STREAM_HEAD + chunk(frame) + chunk(DONE) + LAST), always) as r:
+        said = STREAM_HEAD + chunk(event("a")), chunk(frame) + chunk(DONE) + LAST
+        async with rig(sends(*said, gap_s=0.02), always) as r:
             response = await r.ask(post(CHAT_STREAM))
             assert frame in response
             assert kinds(r) == [OutcomeKind.IN_BAND_ERROR]
+            assert r.accesses[0].account == "server_error"
+
+    run(main())
+
+
+@pytest.mark.parametrize("head_first", [False, True])
+def test_an_in_band_error_before_content_is_retried(run: Run, head_first: bool) -> None:
+    frame = b'data: {"error":{"code":500,"message":"EngineCore died"}}\n\n'
+    rest = chunk(frame) + chunk(DONE) + LAST
+    dying = sends(STREAM_HEAD, rest, gap_s=0.1) if head_first else sends(STREAM_HEAD + rest)
+    good = sends(STREAM_HEAD + chunk(event("good")) + chunk(DONE) + LAST)
+
+    async def main() -> None:
+        async with rig(dying, good) as r:
+            response = await r.ask(post(CHAT_STREAM))
+            assert b"good" in response
+            assert b"died" not in response
+            assert kinds(r) == [OutcomeKind.IN_BAND_ERROR, OutcomeKind.OK]
+        async with rig(dying) as r:
+            response = await r.ask(post(CHAT_STREAM))
+            assert response.count(frame) == 1
             assert r.accesses[0].account == "server_error"
 
     run(main())

@@ -20,7 +20,11 @@ from headway.wire.sse import Scanner, UsageStripper
 MAX_HELD_ANSWER_BYTES = 1024 * 1024
 MAX_HELD_ERROR_BYTES = 64 * 1024
 MAX_HELD_STREAM_BYTES = 16 * 1024
-RETRYABLE_STATUS = frozenset((429, 502, 503, 504))
+MAX_HELD_LINE_BYTES = 64 * 1024
+RETRYABLE_STATUS = frozenset((429, 500, 502, 503, 504))
+"""Refusals worth a try elsewhere. 500 too: a vLLM that shuts down gives it to new requests while its health is 200, and
+to those it was working on when its engine process dies."""
+
 TIMEOUTS = frozenset((OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT, OutcomeKind.CONNECT_TIMEOUT))
 
 
@@ -251,7 +255,9 @@ class AnswerRelay(_Holding):
 
 
 class StreamRelay(_Holding):
-    """A stream of server-sent events: scanned beside the relay, held back only before its first content."""
+    """A stream of server-sent events: scanned beside the relay, held back only before its first content, and where a
+    piece ends within a line: half an event is of no use to a client, and would be broken JSON if the engine died there.
+    """
 
     limit = MAX_HELD_STREAM_BYTES
 
@@ -262,6 +268,8 @@ class StreamRelay(_Holding):
         self._content = False
         self._waited = False
         self._verbatim = False
+        self._line = b""  # that has not ended yet
+        self._within_line = False  # its begin was too long to hold, and has passed
 
     def feed(self, data: bytes) -> None:
         """Payload arrived. The path of every token: three calls once content has begun."""
@@ -270,6 +278,8 @@ class StreamRelay(_Holding):
         if not self._content:
             self._before_content(data)
             return
+        if self._line or not scanner.clean:
+            data = self._whole_lines(data)
         if scanner.aborted and not self._verbatim:
             self._cut_at_abort(data)
             return
@@ -325,16 +335,18 @@ class StreamRelay(_Holding):
         return Facts(usage, usage.completion_tokens if usage else scanner.tokens, scanner.hit_limit)
 
     def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
-        """An error event, after the end of the line that may have been broken off."""
+        """An error event, after the end of the event that may have been broken off."""
         status = 504 if kind in TIMEOUTS else 502
-        broken_line = b"" if self._scanner.at_boundary or kind is OutcomeKind.ENGINE_ABORT else b"\n\n"
-        return broken_line + sse_error(detail, kind.value, status)
+        ended = b"" if kind is OutcomeKind.ENGINE_ABORT else b"\n" * (2 * self._within_line or self._scanner.open)
+        return ended + sse_error(detail, kind.value, status)
 
     def _before_content(self, data: bytes) -> None:
         scanner = self._scanner
         fits = self._hold(data)
         if scanner.aborted:
             self._aborted_early()
+        elif scanner.error is not None and not self.boss.outlet.body_sent:
+            self.boss.failed(OutcomeKind.IN_BAND_ERROR, scanner.error)
         elif scanner.first_content:
             self._content = True
             self.boss.first_token()
@@ -354,6 +366,8 @@ class StreamRelay(_Holding):
     def _release(self) -> None:
         """Give the client everything that is held, its head first."""
         data = self._take() if self._held else b""
+        if self._line or not self._scanner.clean:
+            data = self._whole_lines(data)
         if data and self._stripper is not None:
             data = self._stripper.feed(data)
         if not self.boss.outlet.begun:
@@ -368,14 +382,26 @@ class StreamRelay(_Holding):
         if start < 0:
             end = data.find(b"\n\n", mark)
             start = len(data) if end < 0 else end + 2
-        self._held = [data[:start]] if start else []
+        self._held, self._line = [data[:start]] if start else [], b""
         self._release()
         detail = "the engine aborted the request"
         self.boss.broken(OutcomeKind.ENGINE_ABORT, detail, self.farewell(OutcomeKind.ENGINE_ABORT, detail))
 
+    def _whole_lines(self, data: bytes) -> bytes:
+        """What of it, and of what is held, may pass."""
+        data = self._line + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        self._within_line = len(data) - end > MAX_HELD_LINE_BYTES or (self._within_line and not end)
+        if self._within_line:
+            end = len(data)
+        self._line = data[end:]
+        return data[:end]
+
     def _close(self) -> None:
         self._release()
-        tail = self._stripper.end() if self._stripper is not None else b""
+        tail, self._line = self._line, b""
+        if self._stripper is not None:
+            tail = self._stripper.feed(tail) + self._stripper.end()
         if tail:
             self.boss.outlet.write(tail)
         error = self._scanner.error
