@@ -199,6 +199,7 @@ class LengthModel:
         self._prior = _Law(edges, ends)
         self._fleet = _Model(c.bins)
         self._models: dict[str, _Model] = {}
+        self._latest: tuple[str | None, _Model] = (None, self._fleet)  # the last of them
         self._longest_token = c.max_bytes_per_token
 
     def prompt_tokens(self, request: RequestInfo) -> int:
@@ -281,12 +282,15 @@ class LengthModel:
 
     def _known(self, model: str) -> _Model:
         """The entry of a model, made if need be, moved behind all others; the one not seen for longest makes room."""
+        if model == self._latest[0]:
+            return self._latest[1]
         known = self._models.pop(model, None)
         if known is None:
             known = _Model(self._config.bins)
             if len(self._models) >= self._config.max_models:
                 del self._models[next(iter(self._models))]
         self._models[model] = known
+        self._latest = (model, known)
         return known
 
     def _law(self, model: str) -> _Law:

@@ -90,14 +90,18 @@ class PrefixIndex:
         """
         shelf = self._shelves.get(replica) or self._open(replica)
         blocks, bit, masks, limit = shelf.blocks, shelf.bit, self._masks, shelf.limit
-        before = len(blocks)
+        before, get = len(blocks), masks.get
         for block in reversed(hashes if len(hashes) <= limit else hashes[:limit]):
-            if block in blocks:
+            mask = get(block, 0)
+            if mask & bit:
                 del blocks[block]
             else:
-                masks[block] = masks.get(block, 0) | bit
+                masks[block] = mask | bit
             blocks[block] = None
-        self._copies += len(blocks) - before
+        added = len(blocks) - before
+        if not added:
+            return
+        self._copies += added
         if len(blocks) > limit:
             self._evict(shelf, len(blocks) - limit + limit // 16)
         while self.bytes_estimate > self._config.max_bytes:

@@ -30,7 +30,9 @@ from headway.core.view import ReplicaView, Speed
 Costs = list[tuple[float, ...]]
 
 Terms = tuple[ReplicaView, float, float, float, float, float, float, float, float, float, float]
-"""What does not depend on the request, with the view that it was worked out from (`_terms`)."""
+"""What does not depend on the request: the view that it was worked out from, prefill rate, step time, what a request
+and a token add to that, prefill backlog, mean output left, running requests, how many of them sit through a prefill,
+`unc`, and the tokens up to which neither memory nor batch slots make a request wait or cost anything."""
 
 _KNOWN = 4096  # replicas whose terms are remembered, at most
 
@@ -85,10 +87,11 @@ class Headroom:
         return costs
 
     def _cheap(self, demand: Demand, views: Sequence[ReplicaView], average: Speed | None) -> tuple[Costs, bool]:
-        """Everything but `mem`, for every replica, and whether any is tight. The hot loop: it calls nothing."""
-        prompt, output, hits = demand.prompt_tokens, demand.output_mean, demand.hits
+        """Everything but `mem`, for every replica, and whether any is tight. The hot loop: it calls nothing,
+        and counts in floats, because mixed sums are slow."""
+        prompt, output, hits = float(demand.prompt_tokens), demand.output_mean, demand.hits
         ttft_weight, decode_weight = self._config.ttft_weight, self._config.decode_weight * output
-        ample = _ample(demand)
+        ample = prompt + output + 4.0 * demand.output_sigma
         known, tight, new = self._known, False, prompt
         costs: Costs = []
         for view in views:
@@ -98,8 +101,8 @@ class Headroom:
             _, rate, step, per_request, per_token, backlog, left, running, batch, unc, spare = terms
             if hits:
                 new = prompt - hits.get(view.spec.id, 0)
-                if new < 1:
-                    new = 1
+                if new < 1.0:
+                    new = 1.0
             slower = per_request + per_token * prompt
             step += slower
             ttft = (backlog + new) / rate
@@ -113,11 +116,40 @@ class Headroom:
 
     def _work_out(self, view: ReplicaView, average: Speed | None) -> Terms:
         """The terms of a view, remembered if its speed is its own."""
-        if average is not None and not view.speed.learned:
-            return _terms(view, average, self._config.doubt)
-        if len(self._known) >= _KNOWN:
-            self._known.clear()
-        terms = self._known[view.spec.id] = _terms(view, view.speed, self._config.doubt)
+        speed = view.speed
+        own = average is None or speed.learned
+        if average is not None and not own:
+            speed = average
+        rate, slots, capacity = speed.prefill_tokens_per_s, view.max_num_seqs, view.kv_capacity_tokens
+        if view.slow_start < 1.0:
+            rate *= view.slow_start
+        running, waiting = (view.in_flight, 0.0) if view.stale else (view.running, view.waiting)
+        step = speed.step_base_s + speed.step_per_request_s * running + speed.step_per_token_s * view.context_tokens
+        doubt = self._config.doubt / 2 * view.dispatched_tokens
+        if view.sample_age_s > 0.0:
+            doubt += view.sample_age_s * view.growth_tokens_per_s
+        spare = _room(view)
+        if running + waiting >= slots > 0:
+            spare = -inf
+        elif capacity and spare > capacity - view.kv_used_tokens:
+            spare = capacity - view.kv_used_tokens
+        terms = (
+            view,
+            rate,
+            step,
+            speed.step_per_request_s,
+            speed.step_per_token_s,
+            float(view.prefill_backlog_tokens),
+            view.output_left_mean,
+            float(running),
+            float(running if running <= waiting else waiting + 1.0),
+            doubt / rate,
+            spare,
+        )
+        if own:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[view.spec.id] = terms
         return terms
 
     def _stick(self, demand: Demand, views: Sequence[ReplicaView], costs: Costs) -> None:
@@ -145,7 +177,7 @@ class Headroom:
         found: they must not win by not having been looked at.
         """
         within, best, worst, exact = 1.0 + self.tolerance, inf, 0.0, self._config.exact
-        ample = _ample(demand)
+        ample = demand.prompt_tokens + demand.output_mean + 4.0 * demand.output_sigma
         cheap = [cost[0] for cost in costs]
         for k in sorted(range(len(cheap)), key=cheap.__getitem__):
             cost = cheap[k]
@@ -181,50 +213,13 @@ class Headroom:
         return overflow * (recompute + config.requeue_s + config.lost_slo_s)
 
 
-def _terms(view: ReplicaView, speed: Speed, doubt: float) -> Terms:
-    """Of a replica as it is: prefill rate, step time, what a request and a token add to that, prefill backlog, mean
-    output left, running requests, how many of them sit through a prefill, `unc`, and KV tokens that are surely free.
-    """
-    rate = speed.prefill_tokens_per_s
-    if view.slow_start < 1.0:
-        rate *= view.slow_start
-    context = view.context_tokens
-    running, waiting = _batch(view)
-    unc = doubt / 2 * view.dispatched_tokens
-    if view.sample_age_s > 0.0:
-        unc += view.sample_age_s * view.growth_tokens_per_s
-    spare = _room(view)
-    if running + waiting >= view.max_num_seqs > 0:
-        spare = -inf
-    elif view.kv_capacity_tokens and context > 0.0:
-        spare = min(spare, view.kv_capacity_tokens - view.kv_used_tokens)
-    return (
-        view,
-        rate,
-        speed.step_base_s + speed.step_per_request_s * running + speed.step_per_token_s * context,
-        speed.step_per_request_s,
-        speed.step_per_token_s,
-        view.prefill_backlog_tokens,
-        view.output_left_mean,
-        running,
-        running if running <= waiting else waiting + 1.0,
-        unc / rate,
-        spare,
-    )
-
-
-def _batch(view: ReplicaView) -> tuple[float, float]:
-    """Running and waiting requests; without a trusted sample, all of ours are taken to run."""
-    return (view.in_flight, 0.0) if view.stale else (view.running, view.waiting)
-
-
 def _wait(view: ReplicaView, new: float, step: float) -> float:
     """Seconds until KV and a batch slot come free for `new` tokens, at a step time of `step`."""
     used, capacity, left = view.kv_used_tokens + new, view.kv_capacity_tokens, view.output_left_mean
     wait = 0.0
     if used > capacity > 0 and view.context_tokens > 0.0:
         wait += (used - capacity) * left * step / view.context_tokens
-    running, waiting = _batch(view)
+    running, waiting = (view.in_flight, 0.0) if view.stale else (view.running, view.waiting)
     slots = view.max_num_seqs
     if running + waiting >= slots > 0:
         wait += (running + waiting + 1.0 - slots) * left * step / slots
@@ -236,11 +231,6 @@ def _room(view: ReplicaView) -> float:
     if not view.kv_capacity_tokens:
         return inf
     return -inf if view.slow_start < 1.0 else view.headroom_tokens - 4.0 * view.headroom_sigma
-
-
-def _ample(demand: Demand) -> float:
-    """KV tokens that are enough for a request, whatever it does."""
-    return demand.prompt_tokens + demand.output_mean + 4.0 * demand.output_sigma
 
 
 def _average(views: Sequence[ReplicaView]) -> Speed | None:
