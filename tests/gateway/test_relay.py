@@ -7,6 +7,7 @@ from headway.gateway.head import HeadReader, ResponseHead
 from headway.gateway.relay import (
     MAX_HELD_ANSWER_BYTES,
     MAX_HELD_ERROR_BYTES,
+    MAX_HELD_LINE_BYTES,
     AnswerRelay,
     ErrorRelay,
     PlainRelay,
@@ -123,11 +124,38 @@ def test_a_stream_starts_with_its_content_and_then_flows() -> None:
     assert boss.said == ["first token"]
     assert boss.advanced
     relay.feed(event("b")[:10])
-    assert boss.given.endswith(event("b")[:10])
-    relay.feed(event("b")[10:] + DONE)
+    assert boss.given.endswith(event("a"))
+    relay.feed(event("b")[10:-1])
+    assert boss.given.endswith(event("b")[:-1])
+    relay.feed(event("b")[-1:] + DONE)
     relay.end()
+    assert boss.given == ROLE + event("a") + event("b") + DONE
     assert boss.said == ["first token", OutcomeKind.OK]
     assert relay.facts().tokens == 2
+
+
+def test_a_last_line_that_does_not_end_is_passed_with_the_end() -> None:
+    boss = Boss()
+    relay = stream(boss)
+    relay.feed(event("a") + event("b")[:-2])
+    assert boss.given == event("a")
+    relay.end()
+    assert boss.given == event("a") + event("b")[:-2]
+
+
+def test_a_line_that_is_too_long_to_hold_is_not_held() -> None:
+    boss = Boss()
+    relay = stream(boss)
+    whole = event("a") + event("x" * (MAX_HELD_LINE_BYTES + 10)) + event("b")
+    sizes = []
+    for at in range(0, len(whole), 1000):
+        relay.feed(whole[at : at + 1000])
+        sizes.append(at + 1000 - len(boss.given))
+    assert boss.given == whole
+    assert max(sizes) <= MAX_HELD_LINE_BYTES + 1000
+    relay.feed(event("c" * MAX_HELD_LINE_BYTES)[:-10])
+    relay.lost(OutcomeKind.TRUNCATED, "gone")
+    assert boss.given.partition(b'\n\ndata: {"error"')[0] == whole + event("c" * MAX_HELD_LINE_BYTES)[:-10]
 
 
 def test_a_moment_is_all_that_is_waited() -> None:
@@ -184,16 +212,16 @@ def test_an_empty_stream_is_asked_about_and_can_still_be_given() -> None:
     assert boss.given == DONE
 
 
-@pytest.mark.parametrize("cut", [0, 1, 20])
-def test_a_cut_after_content_is_told_at_an_event_boundary(cut: int) -> None:
+@pytest.mark.parametrize("cut", [0, 1, 20, -3, -2, -1])
+def test_a_cut_after_content_is_told_between_whole_lines(cut: int) -> None:
     boss = Boss()
     relay = stream(boss)
     relay.feed(event("a"))
     if cut:
         relay.feed(event("b")[:cut])
     relay.lost(OutcomeKind.TRUNCATED, "gone")
-    torn = event("b")[:cut] + b"\n\n" if cut else b""
-    assert boss.given.startswith(event("a") + torn + b'data: {"error":{"message":"gone"')
+    whole = event("b") if cut == -1 else b""  # its line was complete: it is ended
+    assert boss.given.startswith(event("a") + whole + b'data: {"error":{"message":"gone"')
     assert boss.given.endswith(b"\n\n")
     assert boss.said[-1] == ("broken", OutcomeKind.TRUNCATED)
 
@@ -239,8 +267,7 @@ def test_an_abort_after_content_is_an_error(split: int) -> None:
         relay.feed(event("b") + last + DONE)
     assert boss.said[-1] == ("broken", OutcomeKind.ENGINE_ABORT)
     assert b"[DONE]" not in boss.given
-    shown = last if split else b""
-    assert boss.given.startswith(event("a") + event("b") + shown + b'data: {"error"')
+    assert boss.given.startswith(event("a") + event("b") + b'data: {"error"')
 
 
 def test_an_answer_is_held_until_it_is_whole() -> None:

@@ -25,20 +25,21 @@ class Scanner(Tally):
     """Feed it every byte of a stream, in any pieces.
 
     `events` complete events with data (`[DONE]` too); the rest as in `Tally`: `tokens`, `done`, `finished`, `aborted`,
-    `hit_limit`, `error`, `usage`.
+    `hit_limit`, `error`, `usage`. `clean`: between two events, nothing unfinished. `open`: the unfinished event has a
+    finished line.
     """
 
-    __slots__ = ("_after_cr", "_clean", "_data", "_held", "_held_size", "_open", "_size", "_skipping", "events")
+    __slots__ = ("_after_cr", "_data", "_held", "_held_size", "_size", "_skipping", "clean", "events", "open")
 
     def __init__(self) -> None:
         super().__init__()
         self.events = 0
-        self._clean = True  # between two events, nothing held: the usual state when a piece arrives
+        self.clean = True  # the usual state when a piece arrives
         self._held: list[bytes] = []  # pieces of an unfinished line
         self._data: list[bytes] = []  # data lines of an unfinished event
         self._held_size = 0
         self._size = 0  # bytes of the finished lines of the unfinished event
-        self._open = False  # the unfinished event has a finished line
+        self.open = False
         self._skipping = False
         self._after_cr = False
 
@@ -55,7 +56,7 @@ class Scanner(Tally):
     @property
     def at_boundary(self) -> bool:
         """Whether an event or a comment line may be inserted here without breaking one in two."""
-        return self._clean or not (self._open or self._held)
+        return self.clean or not (self.open or self._held)
 
     @property
     def complete(self) -> bool:
@@ -64,7 +65,7 @@ class Scanner(Tally):
 
     def feed(self, data: bytes) -> None:
         """Read the next piece of the stream."""
-        if self._clean and data.startswith(b"data: ") and data.endswith(b"\n\n") and data.find(b"\r") < 0:
+        if self.clean and data.startswith(b"data: ") and data.endswith(b"\n\n") and data.find(b"\r") < 0:
             if data.find(b"\n") == len(data) - 2:
                 self.events += 1
                 self.read(data[6:-2])
@@ -83,9 +84,9 @@ class Scanner(Tally):
             self._line(b"".join(self._held))
             self._held.clear()
             self._held_size = 0
-        if self._open:
+        if self.open:
             self._dispatch()
-        self._clean = True
+        self.clean = True
 
     def _feed_lines(self, data: bytes) -> None:
         if self._after_cr and data.startswith(b"\n"):
@@ -103,7 +104,7 @@ class Scanner(Tally):
             self._line(line)
         if rest:
             self._hold(rest)
-        self._clean = not (self._held or self._open or self._after_cr)
+        self.clean = not (self._held or self.open or self._after_cr)
 
     def _hold(self, rest: bytes) -> None:
         self._held.append(rest)
@@ -117,9 +118,9 @@ class Scanner(Tally):
         if not line:
             self._dispatch()
         elif line.startswith(b":"):
-            self._skipping = self._skipping and self._open
+            self._skipping = self._skipping and self.open
         else:
-            self._open = True
+            self.open = True
             self._size += len(line)
             if self._skipping or self._size > MAX_EVENT_BYTES:
                 self._skipping = True
@@ -135,7 +136,7 @@ class Scanner(Tally):
             self.read(b"\n".join(self._data))
             self._data.clear()
         self._size = 0
-        self._open = False
+        self.open = False
         self._skipping = False
 
 
