@@ -21,7 +21,6 @@ _OTHER_VERSION = re.compile(rb"[A-Z]+ \S+ HTTP/[0-9]+(?:\.[0-9]+)?")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([A-Za-z0-9.\-_~%:\[\]]+)(/[^#]*)?")
 _HOST = re.compile(rb"[A-Za-z0-9.\-_~%:\[\]]*")
 _LENGTH = re.compile(rb"[0-9]{1,15}")
-_PLAIN_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,15})\r\n")
 MAX_REMEMBERED = 1024
 MAX_REMEMBERED_BYTES = 2048
 """A client repeats its head with every request, but for the length of the body; engines repeat theirs within a second.
@@ -114,6 +113,7 @@ class ResponseHead:
 
 
 Head = TypeVar("Head", RequestHead, ResponseHead)
+_Key = tuple[bytes, bytes]
 
 
 class _Ambiguous(Exception):
@@ -188,9 +188,8 @@ class HeadReader:
         own_cors: bool = False,
     ) -> None:
         self._max_headers = max_headers
-        self._requests: dict[bytes, RequestHead] = {}
-        self._responses: dict[bytes, ResponseHead] = {}  # with a length, taken out of the key
-        self._unsized: dict[bytes, ResponseHead] = {}  # without
+        self._requests: dict[_Key, RequestHead] = {}
+        self._responses: dict[_Key, ResponseHead] = {}
         extra = [name.lower().encode() for name in read if name]
         self._keep = frozenset((*_KEPT, *extra))
         self._request = _lines((*_REQUEST_NAMES, *map(re.escape, extra), *(re.escape(n.encode()) for n in dropped)))
@@ -208,34 +207,24 @@ class HeadReader:
 
     def request(self, data: bytes) -> tuple[RequestHead | Refusal, int]:
         """Read a request head that ends with an empty line. The length is that of the body, 0 if chunked or none."""
-        found_length = _PLAIN_LENGTH.search(data)
-        if found_length is None:
-            return self._read_request(data)
-        start, end = found_length.span(1)
-        length = int(data[start:end])
-        key = data[:start] + data[end:]
+        key, length = _apart(data)
         head = self._requests.get(key)
         if head is not None:
             return head, length
         read = self._read_request(data)
-        if isinstance(read[0], RequestHead):
+        if length >= 0 and isinstance(read[0], RequestHead):
             _remember(self._requests, key, read[0])
         return read
 
     def response(self, data: bytes) -> tuple[ResponseHead | None, int]:
         """Read a response head that ends with an empty line; None if it is not one. The length is -1 if not stated."""
-        found_length = _PLAIN_LENGTH.search(data)
-        if found_length is None:
-            heads, key, length = self._unsized, data, -1
-        else:
-            start, end = found_length.span(1)
-            heads, key, length = self._responses, data[:start] + data[end:], int(data[start:end])
-        head = heads.get(key)
+        key, length = _apart(data)
+        head = self._responses.get(key)
         if head is not None:
             return head, length
         head, stated = self._read_response(data)
         if head is not None and stated == length:  # else a length spelt in an uncommon way
-            _remember(heads, key, head)
+            _remember(self._responses, key, head)
         return head, stated
 
     def _read_request(self, data: bytes) -> tuple[RequestHead | Refusal, int]:
@@ -277,9 +266,20 @@ class HeadReader:
         return head, length
 
 
-def _remember(heads: dict[bytes, Head], key: bytes, head: Head) -> None:
+def _apart(data: bytes) -> tuple[_Key, int]:
+    """What comes before and behind the digits of the length, and the length; without one, the whole and -1."""
+    before, line, rest = data.partition(b"\r\ncontent-length: ")
+    if not line:
+        before, line, rest = data.partition(b"\r\nContent-Length: ")
+    digits, _, behind = rest.partition(b"\r\n")
+    if digits.isdigit() and len(digits) < 16:
+        return (before, behind), int(digits)
+    return (data, b""), -1
+
+
+def _remember(heads: dict[_Key, Head], key: _Key, head: Head) -> None:
     """Keep a head for the next request like it. Full: start anew, which costs each kind of head one more reading."""
-    if len(key) <= MAX_REMEMBERED_BYTES:
+    if len(key[0]) + len(key[1]) <= MAX_REMEMBERED_BYTES:
         if len(heads) >= MAX_REMEMBERED:
             heads.clear()
         heads[key] = head
