@@ -611,6 +611,26 @@ def test_sleeping_replicas_get_nothing() -> None:
     assert {sent_to(house.ask(f"r{i}")) for i in range(4)} == {B}
 
 
+def test_who_came_just_as_a_replica_fell_asleep_goes_elsewhere() -> None:
+    house = ready("a", "b", policy=Fixed({"a": 1.0, "b": 2.0}))
+    house.ask("early")
+    house.wait(0.5).report("a", sleep_level=0)
+    house.wait(0.1).ask("begun")
+    house.first("begun-0")
+    house.ask("late")
+    commands = house.wait(0.4).report("a", sleep_level=1)
+    assert only(commands, Abort) == [Abort(AttemptId("late-0"), "replica_asleep")]
+    assert only(house.wait(0.5).report("a", sleep_level=1), Abort) == [], "once"
+    assert sent_to(house.end("late-0", OutcomeKind.CANCELLED, sent=True)) == B
+    assert house.view("a").breaker is Breaker.CLOSED, "to sleep is no failure"
+
+
+def test_nobody_leaves_a_sleeper_for_nowhere() -> None:
+    house = ready("a")
+    house.wait(0.1).ask("r")
+    assert only(house.wait(0.1).report("a", sleep_level=1), Abort) == []
+
+
 def test_asking_for_a_snapshot_changes_no_decision() -> None:
     calm, watched = Storm(5), Storm(5)
     ask_brain = watched.brain.handle

@@ -517,15 +517,23 @@ def test_rejects(run: Run) -> None:
     run(main())
 
 
-def test_an_aborted_attempt_is_retried_or_cut(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("replica_gone", OutcomeKind.RESET),
+        ("replica_removed", OutcomeKind.CANCELLED),
+        ("replica_asleep", OutcomeKind.CANCELLED),
+    ],
+)
+def test_an_aborted_attempt_is_retried_or_cut(run: Run, reason: str, kind: OutcomeKind) -> None:
     async def main() -> None:
         async with rig(sends(then="hang"), always) as r:
             waiting = asyncio.ensure_future(r.ask(post(CHAT)))
             await r.until(lambda: bool(r.engines[0].requests))
             (request,) = r.brain.requests
-            r.gateway.plane.driver._abort(Abort(AttemptId(f"{request}-0"), "it is gone"))
+            r.gateway.plane.driver._abort(Abort(AttemptId(f"{request}-0"), reason))
             assert status(await waiting) == 200
-            assert kinds(r) == [OutcomeKind.RESET, OutcomeKind.OK]
+            assert kinds(r) == [kind, OutcomeKind.OK]
 
     run(main())
 

@@ -153,6 +153,8 @@ class Brain:
         """A refusal for a reason that may come up at any try: its deadline, or what it did to engines."""
         if request.deadline is not None and request.deadline <= at:
             return expired(request.id)
+        if not self._retries.suspects:
+            return None
         left = self._retries.quarantined_s(request.fingerprint, at)
         if not left:
             return None
@@ -386,8 +388,24 @@ class Brain:
 
     def _sample(self, event: SampleTaken, out: list[Command]) -> None:
         replica = self._fleet.sample(event.sample, event.at)
-        if replica is not None and self._admission.queues:
+        if replica is None:
+            return
+        if event.sample.sleep_level and replica.account.entries:
+            self._leave_sleeper(replica, event.at, out)
+        if self._admission.queues:
             self._release(self._scheduler.pools_of(replica.spec.id), event.at, out)
+
+    def _leave_sleeper(self, replica: Replica, at: float, out: list[Command]) -> None:
+        """An engine that falls asleep lets those hang who come just then: they go elsewhere, if there is a place.
+
+        What it had begun before is its own affair: it finishes, aborts or keeps it, as it was told.
+        """
+        self._scheduler.refresh(at, out)
+        pools, awake_at = self._scheduler.pools, replica.gauges.awake_at
+        late = [e for e in replica.account.entries.values() if e.first_token_at is None and e.dispatched_at > awake_at]
+        self._abort(
+            (e for e in late if (pool := pools.get(e.request.model)) and pool.candidates), "replica_asleep", out
+        )
 
     def _probe_succeeded(self, event: ProbeSucceeded, out: list[Command]) -> None:
         replica = self._known(event.replica_id)

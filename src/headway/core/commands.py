@@ -46,8 +46,8 @@ class Relay(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Cut an attempt that is in flight: its replica is known to be gone. The body ends it with `reason`,
-    posting AttemptFinished as for any other end."""
+    """Cut an attempt that is in flight, for it waits in vain. The body ends it, posting AttemptFinished as for any
+    other end. `reason`: "replica_gone" (its process is), "replica_removed" (by the operator), "replica_asleep"."""
 
     attempt_id: AttemptId
     reason: str

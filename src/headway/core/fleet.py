@@ -61,10 +61,11 @@ class Gauges:
     """What a replica's load reports say beyond what our ledger knows.
 
     `kv`: tokens in the pool that are not ours (negative: ours that share blocks); `others`: requests that are not ours;
-    `queue`: the engine's waiting count less our attempts in flight at that moment, None if it said that none waits.
+    `queue`: the engine's waiting count less our attempts in flight at that moment, None if it said that none waits;
+    `awake_at`: when it was last reported awake.
     """
 
-    __slots__ = ("_moved", "_same", "epoch", "frozen", "kv", "others", "queue", "sample", "sent_mark")
+    __slots__ = ("_moved", "_same", "awake_at", "epoch", "frozen", "kv", "others", "queue", "sample", "sent_mark")
 
     def __init__(self) -> None:
         self.sample: LoadSample | None = None
@@ -73,6 +74,7 @@ class Gauges:
         self.others = 0
         self.queue: int | None = None
         self.sent_mark = 0
+        self.awake_at = 0.0
         self.frozen = False
         self._same = 0
         self._moved = 0
@@ -91,6 +93,8 @@ class Gauges:
                 return False
         if sample.epoch:
             self.epoch = sample.epoch
+        if sample.sleep_level == 0:
+            self.awake_at = sample.taken_at
         since = account.since(sample.taken_at)
         self._watch(sample, account, config)
         self._compare(sample, account, since, sample.kv_capacity_tokens or capacity)

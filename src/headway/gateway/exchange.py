@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 FAR = float("inf")
 SHUTTING_DOWN = "the gateway is shutting down"
+WITHDRAWN = {
+    "replica_removed": "its replica was removed from the fleet",
+    "replica_asleep": "its replica was put to sleep",
+}
+"""Reasons of the brain to end an attempt that accuse nobody, in words for people."""
 
 
 class State(enum.IntEnum):
@@ -170,9 +175,13 @@ class Exchange:
             self.refuse(*attempt.excuse())
 
     def abort(self, attempt: AttemptId, reason: str) -> None:
-        """The replica is gone; do not wait out its silence."""
-        if self._attempt is not None and self._attempt.id == attempt:
-            self._attempt.end(OutcomeKind.TRUNCATED if self.outlet.begun else OutcomeKind.RESET, reason)
+        """It waits in vain; do not wait out its silence."""
+        if self._attempt is None or self._attempt.id != attempt:
+            return
+        if reason in WITHDRAWN:
+            self._attempt.end(OutcomeKind.CANCELLED, WITHDRAWN[reason])
+        else:
+            self._attempt.end(OutcomeKind.TRUNCATED if self.outlet.begun else OutcomeKind.RESET, "the replica is gone")
 
     # Called by the attempt.
 
