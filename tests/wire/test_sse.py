@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headway.wire import sse
 from headway.wire.answers import Usage
+from headway.wire.chunks import Tally
 from headway.wire.sse import Scanner, UsageStripper
 from tests.wire import streams
 from tests.wire.streams import LINE_ENDS, written
@@ -227,3 +228,42 @@ class TestStripper:
     @given(st.lists(st.sampled_from([b"\n", b"\r", b"data: x", b'{"usage"', b": c", b'"choices":[{']), max_size=20))
     def test_nothing_else_is_ever_lost(self, pieces: list[bytes]) -> None:
         assert self.strip(*pieces) == b"".join(pieces)
+
+
+ALIKE = st.lists(
+    st.sampled_from(
+        [
+            *("a", "word", "é", "", '\\"', "\\n", "x\\\\", "}", "content", "[DONE]"),
+            *('a","role":"assistant', 'a","reasoning":"b', 'a"},"text":"c', 'a"},"token_ids":[1,2],"x":{"y":"z'),
+            *('a"},"finish_reason":"abort","x":{"y":"z', 'a"}}],"usage":{"completion_tokens":9},"x":[{"y":{"z":"'),
+            *('a"}}],"error":{"message":"no"},"x":[{"y":{"z":"', '"', "\n", "a\r\nb", "a\x01", "a\n\ndata: {}"),
+        ]
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(ALIKE, st.sampled_from(["content", "text", "reasoning", "other"]))
+def test_events_known_by_sight_say_what_they_would_when_read(texts: list[str], key: str) -> None:
+    form = '{"choices":[{"text":"%s"}]}' if key == "text" else '{"choices":[{"delta":{"' + key + '":"%s"}}]}'
+    pieces = [f"data: {form % text}\n\n".encode() for text in texts]
+    by_sight, read = Scanner(), Scanner()
+    read._lessons = 0
+    for piece in pieces:
+        by_sight.feed(piece)
+        read.feed(piece)
+        assert seen(by_sight) == seen(read), piece
+
+
+def test_a_usual_stream_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scanner, read = Scanner(), list[bytes]()
+
+    def note(tally: Tally, data: bytes) -> None:
+        read.append(data)
+        Tally.read(tally, data)
+
+    monkeypatch.setattr(Scanner, "read", note)
+    for event in [streams.ROLE, *map(streams.token, "abcdef"), streams.token("", '"stop"'), streams.DONE]:
+        scanner.feed(f"data: {event}\n\n".encode())
+    assert (scanner.tokens, scanner.events, len(read)) == (7, 9, 4)

@@ -101,6 +101,11 @@ class Tally:
         self.usage: Usage | None = None
         self.unreadable = 0
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing was said but tokens."""
+        return not (self.done or self.finished or self.unreadable) and self.error is None and self.usage is None
+
     def read(self, data: bytes) -> None:
         """Take in one event."""
         if data == b"[DONE]":
