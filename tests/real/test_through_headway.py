@@ -1,49 +1,17 @@
 """Real engines through Headway, with the official OpenAI SDK: answers, streams, clients that leave, death, overload."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
 from openai import OpenAI
-from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
+from tests.real.clients import CHAT, ENDLESS, Client, ask, first_content, stream
 from tests.real.engines import EnginePair
 from tests.real.headway_process import Headway
 
 pytestmark = pytest.mark.slow
-
-CHAT: list[ChatCompletionMessageParam] = [{"role": "user", "content": "tell me about load balancing"}]
-ENDLESS = 6000
-"""Tokens of an answer that no test waits for: several seconds even on the smallest model."""
-
-
-def ask(sdk: OpenAI, pair: EnginePair, tokens: int = 24) -> str:
-    """A short plain chat; its text."""
-    model = pair.launcher.model
-    answer = sdk.chat.completions.create(model=model, messages=CHAT, max_tokens=tokens, temperature=0)
-    return answer.choices[0].message.content or ""
-
-
-def stream(sdk: OpenAI, pair: EnginePair, tokens: int) -> openai.Stream[ChatCompletionChunk]:
-    """A chat stream of so many tokens."""
-    return sdk.chat.completions.create(
-        model=pair.launcher.model,
-        messages=CHAT,
-        max_tokens=tokens,
-        temperature=0,
-        stream=True,
-        extra_body=pair.launcher.go_on,
-    )
-
-
-def first_content(chunks: Iterator[ChatCompletionChunk]) -> None:
-    """Read until some text has arrived."""
-    for chunk in chunks:
-        if chunk.choices and chunk.choices[0].delta.content:
-            return
 
 
 class TestAnswers:
@@ -57,9 +25,9 @@ class TestAnswers:
         assert answer.choices[0].finish_reason == "length"
 
     def test_a_stream_says_what_the_plain_answer_says(self, sdk: OpenAI, pair: EnginePair) -> None:
-        with stream(sdk, pair, 24) as chunks:
+        with stream(sdk, pair.launcher, 24) as chunks:
             choices = [chunk.choices[0] for chunk in chunks if chunk.choices]
-        assert "".join(choice.delta.content or "" for choice in choices) == ask(sdk, pair)
+        assert "".join(choice.delta.content or "" for choice in choices) == ask(sdk, pair.launcher)
         assert choices[-1].finish_reason == "length"
         assert len(choices) > 5
 
@@ -72,7 +40,7 @@ class TestAnswers:
         )
         assert asked[-1].usage is not None
         assert asked[-1].usage.completion_tokens == 8
-        with stream(sdk, pair, 8) as chunks:
+        with stream(sdk, pair.launcher, 8) as chunks:
             assert all(chunk.usage is None for chunk in chunks)
 
     def test_completions_plain_and_streamed(self, sdk: OpenAI, pair: EnginePair) -> None:
@@ -82,10 +50,10 @@ class TestAnswers:
         assert "".join(part.choices[0].text for part in parts if part.choices) == plain.choices[0].text != ""
 
     def test_both_engines_give_the_same_answer_as_without_headway(self, sdk: OpenAI, pair: EnginePair) -> None:
-        expected = ask(sdk, pair)
+        expected = ask(sdk, pair.launcher)
         for engine in pair.engines:
             with OpenAI(base_url=engine.url + "/v1", api_key="none", max_retries=0) as direct:
-                assert ask(direct, pair) == expected
+                assert ask(direct, pair.launcher) == expected
 
     def test_models_are_listed_once(self, sdk: OpenAI, pair: EnginePair) -> None:
         assert [model.id for model in sdk.models.list()] == [pair.launcher.model]
@@ -104,7 +72,7 @@ class TestLoad:
     """More than one request at a time."""
 
     def test_requests_that_run_together_use_both_engines(self, sdk: OpenAI, pair: EnginePair) -> None:
-        streams = [stream(sdk, pair, ENDLESS) for _ in range(2)]
+        streams = [stream(sdk, pair.launcher, ENDLESS) for _ in range(2)]
         for chunks in streams:
             first_content(chunks)
         for engine in pair.engines:
@@ -116,7 +84,7 @@ class TestLoad:
         clients = 3 * pair.launcher.slots * len(pair.engines)
         before = headway.accounts()
         with ThreadPoolExecutor(clients) as pool:
-            texts = list(pool.map(lambda _n: ask(sdk, pair, 200), range(clients)))
+            texts = list(pool.map(lambda _n: ask(sdk, pair.launcher, 200), range(clients)))
         assert len(set(texts)) == 1
         assert headway.accounts()["ok"] - before["ok"] == clients
 
@@ -129,7 +97,7 @@ class TestLeaving:
     ) -> None:
         before = headway.accounts()
         for _ in range(5):
-            chunks = stream(sdk, pair, ENDLESS)
+            chunks = stream(sdk, pair.launcher, ENDLESS)
             first_content(chunks)
             chunks.close()
             for engine in pair.engines:
@@ -151,29 +119,6 @@ class TestLeaving:
         assert headway.accounts()["client_closed"] - before["client_closed"] == 1
 
 
-class Client(threading.Thread):
-    """Reads one stream to its end, whatever that is."""
-
-    def __init__(self, open_stream: Callable[[], openai.Stream[ChatCompletionChunk]]) -> None:
-        super().__init__()
-        self.open_stream = open_stream
-        self.begun = threading.Event()
-        self.error: openai.APIError | None = None
-        self.finish_reason = ""
-        self.ended_at = 0.0
-
-    def run(self) -> None:
-        try:
-            with self.open_stream() as chunks:
-                for chunk in chunks:
-                    self.begun.set()
-                    if chunk.choices and chunk.choices[0].finish_reason:
-                        self.finish_reason = chunk.choices[0].finish_reason
-        except openai.APIError as error:
-            self.error = error
-        self.ended_at = time.monotonic()
-
-
 class TestDeath:
     """An engine is killed with -9 while it streams."""
 
@@ -181,7 +126,7 @@ class TestDeath:
         self, sdk: OpenAI, pair: EnginePair, headway: Headway
     ) -> None:
         before = headway.accounts()
-        clients = [Client(lambda: stream(sdk, pair, pair.launcher.long_tokens)) for _ in range(2)]
+        clients = [Client(lambda: stream(sdk, pair.launcher, pair.launcher.long_tokens)) for _ in range(2)]
         for client in clients:
             client.start()
         assert all(client.begun.wait(20) for client in clients)
@@ -190,7 +135,7 @@ class TestDeath:
             engine.wait_until_running(1)
         killed_at = time.monotonic()
         doomed.kill()
-        texts = [ask(sdk, pair) for _ in range(20)]
+        texts = [ask(sdk, pair.launcher) for _ in range(20)]
         for client in clients:
             client.join(60)
         failed = [client for client in clients if client.error is not None]
@@ -211,12 +156,12 @@ class TestDeath:
         doomed.kill()
         before = headway.accounts()
         for _ in range(10):
-            ask(sdk, pair)
+            ask(sdk, pair.launcher)
         assert headway.accounts()["ok"] - before["ok"] == 10
         doomed.start()
         doomed.wait_until_healthy()
         headway.wait_until_usable(2)
-        streams = [stream(sdk, pair, ENDLESS) for _ in range(2)]
+        streams = [stream(sdk, pair.launcher, ENDLESS) for _ in range(2)]
         for chunks in streams:
             first_content(chunks)
         doomed.wait_until_running(1)
@@ -230,7 +175,7 @@ class TestDeath:
             engine.kill()
         began = time.monotonic()
         with pytest.raises(openai.InternalServerError) as raised:
-            ask(sdk, pair)
+            ask(sdk, pair.launcher)
         assert raised.value.status_code in (502, 503)
         assert time.monotonic() - began < 5.0
         headway.accounts()
