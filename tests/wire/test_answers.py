@@ -50,17 +50,22 @@ def test_an_incomplete_response_hit_its_limit() -> None:
     "body",
     [
         b"",
-        b"<html>",
         b"[]",
         b'{"usage":5}',
         b'{"usage":{"prompt_tokens":"x"}}',
-        b"[" * 100_000,
+        b"[" * 100_000,  # too deep to tell
+        b'{"a":NaN,"b":-Infinity}',
+        b'{"a":"\\ud800"}',
         b'{"error":{"message":"no"}}',
-        b'{"choices":"\xff"}',
     ],
 )
 def test_what_cannot_be_read_was_not_said(body: bytes) -> None:
     assert answer_of(body) == Answer()
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"choices":[', b'{"choices":"\xff"}', b"{}{}", b"\x1f\x8b\x08"])
+def test_what_is_no_json_is_told_apart(body: bytes) -> None:
+    assert answer_of(body) == Answer(malformed=True)
 
 
 def test_negative_counts_are_none() -> None:

@@ -241,6 +241,9 @@ class AnswerRelay(_Holding):
             self._held.append(body)
             self.boss.failed(OutcomeKind.ENGINE_ABORT, "the engine aborted the request")
             return
+        if self._answer.malformed:
+            self.boss.failed(OutcomeKind.BAD_RESPONSE, "the answer is no JSON, though it says so")
+            return
         self.boss.commit(body)
         self.boss.complete(OK)
 

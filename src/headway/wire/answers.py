@@ -4,6 +4,8 @@ Words of several APIs for the same thing: OpenAI chat and completions (`usage.pr
 messages (`usage.input_tokens`), llama.cpp's own (`tokens_evaluated`), SGLang's own (`meta_info`).
 """
 
+import json
+
 import msgspec
 from msgspec import Raw
 
@@ -20,11 +22,13 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """`usage` is None when none was reported. `hit_limit`: ended by the token limit; `aborted`: by the engine."""
+    """`usage` is None when none was reported. `hit_limit`: ended by the token limit; `aborted`: by the engine.
+    `malformed`: it is something, but no JSON, not even for readers that take NaN and Infinity."""
 
     usage: Usage | None = None
     aborted: bool = False
     hit_limit: bool = False
+    malformed: bool = False
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -88,7 +92,7 @@ def answer_of(body: bytes) -> Answer:
     try:
         answer = _ANSWER.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return Answer()
+        return Answer(malformed=bool(body) and not _is_json(body))
     aborted = hit_limit = False
     for choice in answer.choices or ():
         aborted = aborted or choice.finish_reason == "abort"
@@ -99,6 +103,16 @@ def answer_of(body: bytes) -> Answer:
         hit_limit = hit_limit or not LIMIT_WORDS.isdisjoint(reasons)
     usage = answer.usage
     return Answer(_other_usage(answer) if usage is None else usage.usage(), aborted, hit_limit)
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except ValueError:
+        return False
+    except RecursionError:
+        pass
+    return True
 
 
 def reason_of(raw: Raw) -> str:
