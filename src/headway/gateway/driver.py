@@ -94,14 +94,14 @@ class Driver:
 
     def post(self, event: Event) -> None:
         """Hand over an event, and perform what follows from it before returning (unless called from within)."""
-        events = self._events
-        events.append(event)
         if self._busy:
+            self._events.append(event)
             return
         self._busy = True
         try:
-            while events:
-                self._handle(events.popleft())
+            self._handle(event)
+            while self._events:
+                self._handle(self._events.popleft())
         finally:
             self._busy = False
 

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headway.core.ids import ReplicaId, RequestId
 from headway.gateway.config import GatewayConfig
@@ -53,11 +54,6 @@ class Ticket:
         self.bytes_in = 0
         self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
 
-    @property
-    def shown_id(self) -> str:
-        """The id the client sees: its own if it sent one."""
-        return self.client_request_id or self.request_id
-
     def attempted(self, replica: ReplicaId) -> None:
         """A replica is tried."""
         if not self.attempts:
@@ -67,7 +63,8 @@ class Ticket:
 
 
 class Plane:
-    """The shared parts of a gateway, wired by `Gateway`."""
+    """The shared parts of a gateway, wired by `Gateway`. `mint` makes request ids: 22 characters, never the prefix of
+    another."""
 
     def __init__(self, config: GatewayConfig, reader: HeadReader, telemetry: Telemetry) -> None:
         self.config = config
@@ -88,8 +85,8 @@ class Plane:
         self.turned_away = 0
         self.usage_reports: dict[str, int] = {}
         self.driver: Driver
-        self._prefix = os.urandom(6).hex()
-        self._numbers = count(1)
+        numbered = os.urandom(6).hex() + "%010x"
+        self.mint = cast(Callable[[], RequestId], map(numbered.__mod__, count(1)).__next__)
 
     def joined(self, connection: "ClientConnection") -> None:
         """A client connected."""
@@ -103,10 +100,6 @@ class Plane:
         self.sweeper.discard(connection)
         if not self.connections:
             self.nobody.set()
-
-    def mint(self) -> RequestId:
-        """A fresh request id: 22 characters, never the prefix of another."""
-        return RequestId(f"{self._prefix}{next(self._numbers):010x}")
 
     def wants_usage(self, model: str) -> bool:
         """Whether to ask engines for a usage report that the client did not ask for."""

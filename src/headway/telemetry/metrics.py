@@ -47,12 +47,7 @@ class Telemetry:
         """A request ended."""
         tally = self._requests[access.path, access.model, _STATUS.get(access.status, "other"), access.account]
         tally.value += 1
-        model = tally.model
-        model.duration.observe(access.duration_s)
-        model.bytes_in += access.bytes_in
-        model.bytes_out += access.bytes_out
-        if access.attempts:
-            model.attempted(access)
+        tally.model.ended(access)
         if access.client_request_id:
             self.decisions.named((access.client_request_id, access.request_id))
         if self._access_log is not None:

@@ -85,8 +85,13 @@ class ModelTally:
         self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
         self.bytes_in = self.bytes_out = self.retries = 0
 
-    def attempted(self, access: Access) -> None:
-        """Add what only requests have that reached a replica."""
+    def ended(self, access: Access) -> None:
+        """Add one request."""
+        self.duration.observe(access.duration_s)
+        self.bytes_in += access.bytes_in
+        self.bytes_out += access.bytes_out
+        if not access.attempts:
+            return
         self.queue.observe(access.queued_s)
         self.retries += access.attempts - 1
         self.prompt_tokens += access.prompt_tokens
