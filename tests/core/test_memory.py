@@ -83,6 +83,13 @@ def test_fits_is_exact_at_the_edge() -> None:
     assert curve.fits(part, 102.0, 1.0, 2.0)
 
 
+def test_a_variance_below_zero_is_a_rounding_residue() -> None:
+    curve = Curve()
+    curve.add(Outlook([1.0] * 7).share(100.0))
+    curve.var = [0.0, -1e-9, *[0.0] * 5]
+    assert curve.peak(2.0) == (100.0 + HORIZONS[-1], 0.0)
+
+
 def test_the_reach_is_never_more_than_all_would_hold() -> None:
     """A few huge prompts: two deviations above the mean is more than there can be."""
     huge = Outlook(exponential(256.0)).share(8000.0)

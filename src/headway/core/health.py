@@ -121,6 +121,7 @@ class Health:
         self._bits = 0
         self._seen = 0
         self._ramps = False
+        self._window = (1 << config.window) - 1
 
     @property
     def ejected(self) -> bool:
@@ -230,9 +231,8 @@ class Health:
         return True
 
     def _remember(self, failed: int) -> None:
-        window = self._config.window
-        self._bits = ((self._bits << 1) | failed) & ((1 << window) - 1)
-        if self._seen < window:
+        self._bits = (self._bits << 1 | failed) & self._window
+        if self._seen < self._config.window:
             self._seen += 1
 
     def _move(self, signal: Signal, at: float, reason: str, out: list[Command]) -> bool:

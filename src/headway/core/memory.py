@@ -146,20 +146,26 @@ class Curve:
 
         The two may belong to different horizons (now for the mean, much later for the deviation).
         """
-        context, sequences, sqrt = self._context, self._sequences, math.sqrt
-        worst = top = 0.0
-        for step, mean, var in zip(HORIZONS, self.mean, self.var):  # noqa: B905 equal by construction
-            reach = mean + z * sqrt(var) if var > 0.0 else mean
-            if reach > worst:
-                most = context + step * sequences
-                if reach > most:
-                    reach = most
+        worst, at, sqrt = 0.0, 0, math.sqrt
+        try:
+            for step, reach, var in zip(HORIZONS, self.mean, self.var):  # noqa: B905 equal by construction
+                reach += z * sqrt(var)
                 if reach > worst:
-                    worst = reach
-            if mean > top:
-                top = mean
+                    worst, at = reach, step
+        except ValueError:  # the square root of a rounding residue
+            worst = self._worst(z)
+        if worst > self._context + at * self._sequences:
+            worst = self._worst(z)
+        top = max(self.mean)
         sigma = (worst - top) / z if worst > top and z > 0.0 else 0.0
         return top, sigma * sigma
+
+    def _worst(self, z: float) -> float:
+        """The largest reach, where more than all can hold would be, or variances have fallen below zero."""
+        worst = 0.0
+        for step, mean, var in zip(HORIZONS, self.mean, self.var):  # noqa: B905 equal by construction
+            worst = max(worst, min(mean + z * math.sqrt(max(0.0, var)), self._context + step * self._sequences))
+        return worst
 
     def fits(self, part: Share, room: float, extra_var: float, z: float) -> bool:
         """Whether the reach with this request stays within `room` tokens at every horizon.

@@ -55,6 +55,7 @@ class PrefixIndex:
         self._shelves: dict[ReplicaId, _Shelf] = {}
         self._names: dict[int, ReplicaId] = {}  # bit -> replica
         self._copies = 0
+        self._safe = 0  # so many copies fit whatever blocks they share
         self._decoded: dict[int, tuple[ReplicaId, ...]] = {}
 
     def match(self, hashes: tuple[int, ...]) -> dict[ReplicaId, int]:
@@ -104,7 +105,7 @@ class PrefixIndex:
         self._copies += added
         if len(blocks) > limit:
             self._evict(shelf, len(blocks) - limit + limit // 16)
-        while self.bytes_estimate > self._config.max_bytes:
+        while self._copies > self._safe and self.bytes_estimate > self._config.max_bytes:
             largest = max(self._shelves.values(), key=lambda s: len(s.blocks))
             self._evict(largest, 1 + len(largest.blocks) // 16)
 
@@ -167,6 +168,8 @@ class PrefixIndex:
             bit <<= 1
         shelf = self._shelves[replica] = _Shelf(bit, self._config.max_blocks)
         self._names[bit] = replica
+        per_copy = _BYTES_PER_BLOCK + len(self._names) // 7 + _BYTES_PER_COPY
+        self._safe = self._config.max_bytes // per_copy
         return shelf
 
     def _evict(self, shelf: _Shelf, count: int) -> None:

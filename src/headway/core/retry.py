@@ -121,7 +121,7 @@ class Retries:
 
     def __init__(self, config: RetryConfig | None = None) -> None:
         self._config = config or RetryConfig()
-        self._suspects: dict[int, Suspect] = {}
+        self.suspects: dict[int, Suspect] = {}
         self.in_flight = 0
 
     def sent(self, tries: Tries, retry: bool, free: bool) -> None:
@@ -167,8 +167,8 @@ class Retries:
     def judge(self, fingerprint: int, tries: Tries, replica: ReplicaId, outcome: Outcome, at: float) -> None:
         """Note what an attempt of this body did to its replica. A success clears the body."""
         if outcome.kind is _OK:
-            if self._suspects:
-                self._suspects.pop(fingerprint, None)
+            if self.suspects:
+                self.suspects.pop(fingerprint, None)
             return
         if outcome.kind not in DEATHS or not outcome.sent or outcome.output_tokens:
             return
@@ -177,17 +177,17 @@ class Retries:
             self._accuse(fingerprint, tries.deaths, at)
 
     def _accuse(self, fingerprint: int, replicas: tuple[ReplicaId, ...], at: float) -> None:
-        known = self._suspects.pop(fingerprint, None)
+        known = self.suspects.pop(fingerprint, None)
         killed = known.replicas if known and known.until > at else ()
         for replica in replicas:
             killed = _with(killed, replica)
-        self._suspects[fingerprint] = Suspect(killed, at + self._config.quarantine_s)
-        if len(self._suspects) > self._config.suspects:
-            del self._suspects[next(iter(self._suspects))]
+        self.suspects[fingerprint] = Suspect(killed, at + self._config.quarantine_s)
+        if len(self.suspects) > self._config.suspects:
+            del self.suspects[next(iter(self.suspects))]
 
     def quarantined_s(self, fingerprint: int, at: float) -> float:
         """Seconds for which this body is refused, 0 if it is not."""
-        found = self._suspects.get(fingerprint) if self._suspects else None
+        found = self.suspects.get(fingerprint)
         if found is None or len(found.replicas) < self._config.kills:
             return 0.0
         return max(0.0, found.until - at)
