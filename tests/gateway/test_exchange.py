@@ -244,6 +244,44 @@ def test_a_head_is_passed_on_at_once_and_the_stream_can_still_be_retried(run: Ru
     run(main())
 
 
+ABORTED = JSON_ANSWER.replace(b'"stop"', b'"abort"')
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [(ABORTED, OutcomeKind.ENGINE_ABORT), (b"{oops", OutcomeKind.BAD_RESPONSE)],
+    ids=["abort", "no json"],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_answer_that_is_none_is_tried_elsewhere_however_it_arrives(
+    run: Run, bad: bytes, kind: OutcomeKind, whole: bool
+) -> None:
+    raw = answer(bad)
+    script = sends(raw) if whole else sends(raw[:-3], raw[-3:], gap_s=0.02)
+
+    async def main() -> None:
+        async with rig(script, always) as r:
+            response = await r.ask(post(CHAT))
+            assert (status(response), kinds(r)) == (200, [kind, OutcomeKind.OK])
+            assert response.endswith(JSON_ANSWER)
+            assert r.accesses[0].output_tokens == 3
+
+    run(main())
+
+
+def test_an_answer_cannot_continue_a_stream(run: Run) -> None:
+    bad = sends(STREAM_HEAD, then="reset", gap_s=0.05)
+
+    async def main() -> None:
+        async with rig(bad, always) as r:
+            response = await r.ask(post(CHAT_STREAM))
+            assert response.count(b"HTTP/1.1") == 1
+            assert b'data: {"error":{' in response
+            assert kinds(r)[-1] is OutcomeKind.BAD_RESPONSE
+
+    run(main())
+
+
 def test_a_retry_that_is_refused_after_the_head_ends_in_band(run: Run) -> None:
     bad = sends(STREAM_HEAD, then="reset", gap_s=0.05)
 

@@ -201,7 +201,7 @@ class Attempt:
         if self._target is not None and self._target.sample_header:
             self._free_sample(self._target, head)
         answer = answer_of(body)
-        if not answer.aborted and not self.outlet.begun:
+        if not (answer.aborted or answer.malformed or self.outlet.begun):
             self._exchange.answer(head, len(body), body, False)
             self._settle(OK, True, head.status, facts_of(answer))
             self._exchange.relayed(OK)
@@ -325,11 +325,11 @@ class Attempt:
         exchange, plane = self._exchange, self._plane
         exchange.wait(plane.config.timeouts.first_byte_s)
         parsed = exchange.parsed
-        if parsed.usage_edit is None and self._model == parsed.model:
+        self.injected_usage = parsed.usage_edit is not None and plane.wants_usage(parsed.model)
+        if self._model == parsed.model and not self.injected_usage:
             length = len(exchange.body)
             connection.send(self, (*exchange.upstream_head(target, self.id, length), exchange.body), length)
             return
-        self.injected_usage = parsed.usage_edit is not None and plane.wants_usage(parsed.model)
         edited = payload(exchange.body, parsed, self._model, exchange.notes, self.injected_usage)
         if isinstance(edited, BodyError):
             self.drop()
