@@ -6,8 +6,8 @@ must get through untouched.
 """
 
 from collections.abc import Callable
-from operator import attrgetter
-from typing import ClassVar
+from operator import attrgetter, itemgetter
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
@@ -349,8 +349,8 @@ EVERYDAY = frozenset({
 })  # fmt: skip
 """Fields that are always asked for: the prompt, and the limit on output. All others are in `SELDOM`."""
 
-SELDOM: dict[type[AnyFields], Callable[[AnyFields], tuple[Raw, ...]]] = {
-    kind: attrgetter(*(field.name for field in msgspec.structs.fields(kind) if field.name not in EVERYDAY))
+SELDOM: dict[type[AnyFields], Callable[[tuple[Any, ...]], tuple[Raw, ...]]] = {
+    kind: itemgetter(*(at for at, field in enumerate(msgspec.structs.fields(kind)) if field.name not in EVERYDAY))
     for kind in {Fields, *PATHS.values()}
 }
-"""What few bodies have, all in one go: one comparison tells that none of it is there."""
+"""What few bodies have, all in one go: one comparison tells that none of it is there. Of all fields as a tuple."""

@@ -19,6 +19,7 @@ import re
 import msgspec
 import xxhash
 from msgspec import Raw
+from msgspec.structs import astuple
 
 from headway.wire import form, prefix
 from headway.wire.body import Body, BodyError, bad_model
@@ -90,7 +91,7 @@ def model_edits(body: bytes, info: Body, name: str, content_type: str = "") -> l
 
 
 def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
-    seldom = SELDOM[type(fields)](fields)
+    seldom = SELDOM[type(fields)](astuple(fields))
     plain = seldom.count(ABSENT) == len(seldom)
     model = fields.model or ""
     prompts = fields.prompts()
@@ -98,7 +99,7 @@ def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
     media_tokens, media_bytes = measure(text)
     length = len(text) - media_bytes
     heads = NOTHING if plain else _present(fields.heads())
-    for raw in (*prompts[1:], *heads):
+    for raw in prompts[1:] + heads:
         length += len(memoryview(raw))
     tokens, count = (0, 1) if text.startswith((b'"', b"[{")) else _token_ids(text)
     sequences = count if plain else count * _sequences(fields.counts())
@@ -202,8 +203,9 @@ def _batch(text: bytes) -> tuple[int, int]:
 def _integer(raw: Raw) -> int:
     """A whole number; also "12" and 12.0, which lax validators of engines take. 0 for anything else."""
     text = bytes(raw)
-    if not text.isdigit():
-        text = text.strip(b'"').removesuffix(b".0")
+    if text.isdigit() and len(text) < 16:
+        return int(text)
+    text = text.strip(b'"').removesuffix(b".0")
     return int(text) if len(text) < 16 and text.isdigit() else 0
 
 
