@@ -6,10 +6,13 @@
 
 Memory and queue are smoothed with a half-life: they rise at once (a dispatch must count immediately) and fall slowly
 (a dip between two batches is no invitation). The chance of a replica is proportional to exp(-S / temperature).
+
+When S exceeds `full_above` everywhere nobody is a candidate, so that requests wait in Headway's queue, until some replica
+is below `open_below` again: two thresholds, or the queue would flutter.
 """
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, inf, log
 
 import msgspec
 
@@ -28,6 +31,8 @@ class WeightedScoreConfig(msgspec.Struct, frozen=True):
     temperature: float = 0.05
     half_life_s: float = 2.0
     ahead_s: float = 2.0
+    full_above: float = 0.85
+    open_below: float = 0.80
     max_num_seqs: int = 256  # where the engine's limit is unknown and it never queued: vLLM's default
     max_replicas: int = 16_384  # smoothed loads kept
 
@@ -55,6 +60,7 @@ class WeightedScore:
     def __init__(self, config: WeightedScoreConfig) -> None:
         self._config = config
         self._smooth: dict[tuple[str, ReplicaId], _Smooth] = {}
+        self._full: set[str] = set()  # models all of whose replicas are too loaded
 
     def costs(
         self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
@@ -69,7 +75,18 @@ class WeightedScore:
             score = config.memory * memory + config.cache * cache + config.queue * queue
             cost = -log(1.0 - rng.random()) * exp(score / config.temperature)
             costs.append((cost, score, memory, cache, queue))
+        if self._is_full(demand.request.model, min(cost[1] for cost in costs)):
+            return [(inf, *cost[1:]) for cost in costs]
         return costs
+
+    def _is_full(self, model: str, lowest: float) -> bool:
+        """Whether requests for a model wait, given the lowest score among its replicas."""
+        limit = self._config.open_below if model in self._full else self._config.full_above
+        if lowest > limit:
+            self._full.add(model)
+            return True
+        self._full.discard(model)
+        return False
 
     def _load(self, model: str, view: ReplicaView, now: float) -> tuple[float, float]:
         """Smoothed m and a. Without a known capacity memory counts as full as the queue."""
