@@ -24,7 +24,6 @@ VERSIONS = {"1": "1.", "2": "2.", "newest": ""}
 EVENTS = scripts.events(4, "t{i} \u6f22\U0001f600 ")
 TEXT = "".join(f"t{i} \u6f22\U0001f600 " for i in range(4))
 STREAM = b"".join(map(scripts.chunk, EVENTS))
-WIDE = STREAM.replace(b"\\u6f22", "\u6f22".encode())
 IN_BAND = scripts.sse({"error": {"message": "out of memory", "type": "server_error", "code": 500}})
 JSON_ANSWER = scripts.response(json.dumps(scripts.CHAT_ANSWER).encode())
 LATE = [scripts.chunk(b": hb\n")] * 5
@@ -42,7 +41,9 @@ def cut_stream(count: int, how: str) -> Script:
 
 
 def _readable(event: bytes) -> bytes:
-    return scripts.sse(json.dumps(json.loads(event[6:]), ensure_ascii=False).encode()) if b"{" in event else event
+    if b"{" not in event:
+        return event
+    return scripts.sse(json.dumps(json.loads(event[6:]), ensure_ascii=False, separators=(",", ":")).encode())
 
 
 OK, API = "ok", "APIError"
@@ -145,7 +146,8 @@ def test_failures_are_exceptions_of_the_sdk(run: Callable[[Any], Any], version: 
         pytest.skip(f"the SDK {version}.x is not installed; `make test` does it")
 
     async def story() -> None:
-        config = GatewayConfig(port=0, timeouts=Timeouts(first_byte_s=1.0, idle_s=0.5))
+        inject = "always" if version == "2" else "never"
+        config = GatewayConfig(port=0, timeouts=Timeouts(first_byte_s=1.0, idle_s=0.5), inject_usage=inject)
         async with open_house(scripts.answer(), config=config) as house:
             house.engine.script = play(house)
             result = await run_client(house.gateway.port, version)
