@@ -38,7 +38,7 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     retry_after_max_s: float = 30.0
 
 
-class Job(msgspec.Struct):
+class Job(msgspec.Struct, gc=False):
     """One request from arrival to its end. `part` is its share of a memory forecast."""
 
     request: RequestInfo

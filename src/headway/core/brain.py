@@ -285,19 +285,20 @@ class Brain:
         replica = self._fleet.settled(entry, outcome, at)
         if replica is not None:
             self._judge(replica, entry, outcome, at, out)
-        job = self._jobs[entry.request.id]
+        request, replica_id = entry.request, entry.replica_id
+        job = self._jobs[request.id]
         self._retries.ended(job.tries)
-        self._retries.judge(entry.request.fingerprint, job.tries, entry.replica_id, outcome, at)
+        self._retries.judge(request.fingerprint, job.tries, replica_id, outcome, at)
         if outcome.committed or outcome.kind in FINAL or not self._retry(job, entry, outcome, at, out):
-            del self._jobs[entry.request.id]
+            del self._jobs[request.id]
         first = entry.first_token_at
         out.append(
             Record(
                 Settled(
                     at,
-                    entry.request.id,
+                    request.id,
                     entry.attempt_id,
-                    entry.replica_id,
+                    replica_id,
                     outcome,
                     None if first is None else first - entry.dispatched_at,
                     entry.forecast_ttft_s,
@@ -306,7 +307,7 @@ class Brain:
             )
         )
         if self._admission.queues:
-            self._release(self._scheduler.pools_of(entry.replica_id), at, out)
+            self._release(self._scheduler.pools_of(replica_id), at, out)
 
     def _judge(self, replica: Replica, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> None:
         moved = replica.health.finished(entry.attempt_id, entry.dispatched_at, outcome, at, out)

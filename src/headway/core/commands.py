@@ -91,7 +91,7 @@ class HealthChanged(msgspec.Struct, frozen=True, tag=True, gc=False):
     reason: str
 
 
-class Record(msgspec.Struct, frozen=True, tag=True):
+class Record(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Something worth keeping: for metrics, logs and explain."""
 
     entry: Decision | Settled | HealthChanged

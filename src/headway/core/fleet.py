@@ -447,12 +447,13 @@ class Fleet:
         """Build a view, and note when the passing of time alone will change it."""
         replica.view = view = self.build(replica, at)
         replica.fresh = True
-        sample = view.sample
-        expires = math.inf if view.stale or sample is None else sample.taken_at + self.config.stale_after_s
+        expires, sample, avoid_until = math.inf, replica.gauges.sample, replica.health.avoid_until
+        if sample is not None and not view.stale:
+            expires = sample.taken_at + self.config.stale_after_s
         if view.slow_start < 1.0:
             expires = min(expires, at + self.config.ramp_refresh_s)
-        if replica.health.avoid_until > at:
-            expires = min(expires, replica.health.avoid_until)
+        if avoid_until > at:
+            expires = min(expires, avoid_until)
         replica.expires = expires
 
     def foreign(self, replica: Replica, at: float) -> tuple[int, float, float] | None:

@@ -169,9 +169,11 @@ class Account:
         """Take everything back."""
         del self.entries[entry.attempt_id]
         self.in_flight -= 1
-        self.reserved -= entry.outstanding
+        generated, reserve = entry.generated, entry.reserve
+        if reserve > generated:
+            self.reserved -= reserve - generated
         if entry.started:
-            held = entry.prompt + entry.generated
+            held = entry.prompt + generated
             self.started -= 1
             self.context -= held
             self.hits -= entry.hit

@@ -120,8 +120,8 @@ class _Counts:
         self.pending = 0
         self.law: _Law | None = None
 
-    def add(self, k: int, censored: bool, passed: float) -> None:
-        """Count one output in bin k."""
+    def add(self, k: int, censored: bool, passed: float, memory: float) -> None:
+        """Count one output in bin k; beyond `memory` of them the past is halved."""
         if censored:
             self.cut[k] += 1.0
             self.passed[k] += passed
@@ -129,12 +129,10 @@ class _Counts:
             self.ended[k] += 1.0
         self.total += 1.0
         self.pending += 1
-
-    def halve(self) -> None:
-        """Forget half of the past."""
-        for counts in (self.ended, self.cut, self.passed):
-            counts[:] = [c / 2 for c in counts]
-        self.total /= 2
+        if self.total > memory:
+            for counts in (self.ended, self.cut, self.passed):
+                counts[:] = [c / 2 for c in counts]
+            self.total /= 2
 
     def current(self) -> _Law | None:
         """The law, unless so much was observed since it was built that it may have moved (an eighth, at most 64)."""
@@ -255,13 +253,11 @@ class LengthModel:
         edges = self._edges
         if tokens <= 0:
             return
-        k = bisect_right(edges, tokens - 1, 0, len(edges) - 1) - 1  # bin k holds edges[k] < tokens <= edges[k + 1]
-        passed = (tokens - edges[k]) / (edges[k + 1] - edges[k])
-        memory = self._config.memory
-        for counts in (self._fleet.counts, self._known(model).counts):
-            counts.add(k, censored, passed if passed < 1.0 else 1.0)
-            if counts.total > memory:
-                counts.halve()
+        after = bisect_right(edges, tokens - 1, 0, len(edges) - 1)  # bin k holds edges[k] < tokens <= edges[k + 1]
+        near = edges[after - 1]
+        passed = min(1.0, (tokens - near) / (edges[after] - near)) if censored else 0.0
+        self._fleet.counts.add(after - 1, censored, passed, self._config.memory)
+        self._known(model).counts.add(after - 1, censored, passed, self._config.memory)
 
     def left(self, model: str, generated: int, limit: int) -> tuple[float, float]:
         """Mean and variance of the output tokens still to come, given that `generated` came and it did not end.
@@ -282,16 +278,17 @@ class LengthModel:
 
     def _known(self, model: str) -> _Model:
         """The entry of a model, made if need be, moved behind all others; the one not seen for longest makes room."""
-        if model == self._latest[0]:
-            return self._latest[1]
-        known = self._models.pop(model, None)
-        if known is None:
-            known = _Model(self._config.bins)
+        name, known = self._latest
+        if name == model:
+            return known
+        found = self._models.pop(model, None)
+        if found is None:
+            found = _Model(self._config.bins)
             if len(self._models) >= self._config.max_models:
                 del self._models[next(iter(self._models))]
-        self._models[model] = known
-        self._latest = (model, known)
-        return known
+        self._models[model] = found
+        self._latest = (model, found)
+        return found
 
     def _law(self, model: str) -> _Law:
         known = self._models.get(model)

@@ -98,7 +98,7 @@ def answer(outcome: Outcome) -> Answer:
     return Answer(502, "upstream_failed", f"the engine failed before it answered ({outcome.kind})")
 
 
-class Tries(msgspec.Struct):
+class Tries(msgspec.Struct, gc=False):
     """The tries of one request so far."""
 
     made: int = 0

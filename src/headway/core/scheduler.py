@@ -219,9 +219,10 @@ class Scheduler:
     def refresh(self, at: float, out: list[Command]) -> None:
         """Bring every pool up to date. Reports panic when a pool enters or leaves it."""
         unsettled: list[Pool] = []
+        config, member = self._config, self._member
         for replica in self._fleet.take_changed(at):
-            why = reason(replica, self._config, at)
-            for pool in self._member.get(replica.spec.id, ()):
+            why = reason(replica, config, at)
+            for pool in member.get(replica.spec.id, ()):
                 pool.patch(replica, why)
                 if not pool.settled and pool not in unsettled:
                     unsettled.append(pool)

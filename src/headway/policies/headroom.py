@@ -128,11 +128,13 @@ class Headroom:
         doubt = self._config.doubt / 2 * view.dispatched_tokens
         if view.sample_age_s > 0.0:
             doubt += view.sample_age_s * view.growth_tokens_per_s
-        spare = _room(view)
-        if running + waiting >= slots > 0:
+        spare = inf
+        if view.slow_start < 1.0 or running + waiting >= slots > 0:
             spare = -inf
-        elif capacity and spare > capacity - view.kv_used_tokens:
-            spare = capacity - view.kv_used_tokens
+        elif capacity:
+            spare = view.headroom_tokens - 4.0 * view.headroom_sigma
+            if spare > capacity - view.kv_used_tokens:
+                spare = capacity - view.kv_used_tokens
         terms = (
             view,
             rate,
