@@ -197,3 +197,45 @@ def test_llhttp_reads_the_same_from_what_is_accepted(lines: list[str], line_end:
     assert [value for name, value in seen.fields if name == b"host"] == [head.authority]
     assert length == 0
     assert (seen.complete == 1) is not head.chunked
+
+
+AGAIN = b"POST /v1/x HTTP/1.1\r\nhost: h\r\ncontent-length: %b\r\nx-a: 1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (AGAIN % b"7" + b"body", (7, len(AGAIN) - 1)),
+        (AGAIN % b"123456789012345", (123456789012345, len(AGAIN) + 13)),
+        *(
+            (data, (0, 0))
+            for data in (
+                AGAIN % b"1234567890123456",
+                AGAIN % b"+7",
+                AGAIN % b"",
+                AGAIN % b"7 ",
+                AGAIN % b"7_0",
+                AGAIN % b"7\r\nx-a: 1",
+                AGAIN.replace(b"x-a: 1", b"x-a: 2") % b"7",
+                b"\r\n" + AGAIN % b"7",
+                (AGAIN % b"7")[:-1],
+                AGAIN[:40],
+                b"",
+            )
+        ),
+    ],
+)
+def test_a_head_is_known_again_by_all_but_the_digits_of_its_length(data: bytes, found: tuple[int, int]) -> None:
+    reader = HeadReader()
+    head, length = reader.request(AGAIN % b"12")
+    assert isinstance(head, RequestHead)
+    assert length == 12
+    assert head.again(data) == found
+    reader.forget()
+    assert head.again(data) == (0, 0)
+
+
+def test_a_head_without_a_length_is_not_known_again() -> None:
+    head, _ = HeadReader().response(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+    assert head is not None
+    assert head.again(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n") == (0, 0)

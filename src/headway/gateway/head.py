@@ -62,7 +62,32 @@ class Refusal:
         return f"<Refusal {self.status} {self.code}: {self.message}>"
 
 
-class RequestHead:
+class _Repeatable:
+    """A head that may come again on the same connection, with other digits in its length."""
+
+    __slots__ = ("_before", "_behind")
+
+    def __init__(self) -> None:
+        self._before = self._behind = b""
+
+    def again(self, data: bytes) -> tuple[int, int]:
+        """(length, end of the head) if `data` begins with this head again, as it was remembered; else an end of 0."""
+        before = self._before
+        if not before or not data.startswith(before):
+            return 0, 0
+        start = len(before)
+        end = data.find(b"\r", start, start + 16)
+        digits = data[start:end]
+        if end < 0 or not digits.isdigit() or not data.startswith(self._behind, end):
+            return 0, 0
+        return int(digits), end + len(self._behind)
+
+    def known_as(self, before: bytes, behind: bytes) -> None:
+        """What it consists of, but for the digits. Nothing: it is no longer remembered."""
+        self._before, self._behind = before, behind
+
+
+class RequestHead(_Repeatable):
     """An accepted request head.
 
     `target` is the origin-form target as bytes (path and query), `path` its path. `rest` holds the lines we have no
@@ -76,6 +101,7 @@ class RequestHead:
     )  # fmt: skip
 
     def __init__(self, method: bytes, target: bytes, minor: bytes, rest: bytes, fields: dict[bytes, bytes]) -> None:
+        super().__init__()
         self.method = method.decode("ascii")
         self.target = target
         self.path = target.partition(b"?")[0].decode("ascii")
@@ -91,7 +117,7 @@ class RequestHead:
         return f"<RequestHead {self.method} {self.path}>"
 
 
-class ResponseHead:
+class ResponseHead(_Repeatable):
     """An accepted response head. `lead` is its status line and end-to-end lines, ready to be passed on; `media` the
     content type in lower case without parameters; empty if the body is compressed, and so not for us to read;
     `is_answer` tells that the body is a JSON answer."""
@@ -99,6 +125,7 @@ class ResponseHead:
     __slots__ = ("chunked", "fields", "is_answer", "keep_alive", "lead", "media", "status")
 
     def __init__(self, status: int, status_line: bytes, rest: bytes, fields: dict[bytes, bytes]) -> None:
+        super().__init__()
         self.status = status
         self.lead = b"HTTP/1.1 " + status_line + rest
         self.fields = fields
@@ -203,7 +230,7 @@ class HeadReader:
 
     def forget(self) -> None:
         """Keep none of the request heads, nor what others have noted with them."""
-        self._requests.clear()
+        _forget(self._requests)
 
     def request(self, data: bytes) -> tuple[RequestHead | Refusal, int]:
         """Read a request head that ends with an empty line. The length is that of the body, 0 if chunked or none."""
@@ -271,9 +298,9 @@ def _apart(data: bytes) -> tuple[_Key, int]:
     before, line, rest = data.partition(b"\r\ncontent-length: ")
     if not line:
         before, line, rest = data.partition(b"\r\nContent-Length: ")
-    digits, _, behind = rest.partition(b"\r\n")
+    digits, end, behind = rest.partition(b"\r\n")
     if digits.isdigit() and len(digits) < 16:
-        return (before, behind), int(digits)
+        return (before + line, end + behind), int(digits)
     return (data, b""), -1
 
 
@@ -281,8 +308,17 @@ def _remember(heads: dict[_Key, Head], key: _Key, head: Head) -> None:
     """Keep a head for the next request like it. Full: start anew, which costs each kind of head one more reading."""
     if len(key[0]) + len(key[1]) <= MAX_REMEMBERED_BYTES:
         if len(heads) >= MAX_REMEMBERED:
-            heads.clear()
+            _forget(heads)
         heads[key] = head
+        if key[1]:
+            head.known_as(*key)
+
+
+def _forget(heads: dict[_Key, Head]) -> None:
+    """Remember none, on no connection."""
+    for head in heads.values():
+        head.known_as(b"", b"")
+    heads.clear()
 
 
 def _malformed(data: bytes) -> Refusal:

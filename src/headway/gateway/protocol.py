@@ -54,7 +54,7 @@ class ClientConnection(asyncio.Protocol):
     """One client. `forwarded` are the X-Forwarded lines of its requests; `cutting`: no clean end may follow."""
 
     __slots__ = (
-        "_body", "_body_since", "_exchange", "_head", "_inbox", "_paused_at", "_phase", "_plane", "_reserved",
+        "_body", "_body_since", "_exchange", "_head", "_inbox", "_last", "_paused_at", "_phase", "_plane", "_reserved",
         "_scanned", "_served", "_stopped", "_ticket", "_turning", "cutting", "deadline", "forwarded", "keep_alive",
         "paused", "peer", "secure", "transport",
     )  # fmt: skip
@@ -67,6 +67,7 @@ class ClientConnection(asyncio.Protocol):
         self._inbox = b""
         self._scanned = 0
         self._head: RequestHead | None = None
+        self._last: RequestHead | None = None
         self._ticket: Ticket | None = None
         self._body: FixedBody | ChunkedBody | None = None
         self._body_since = 0.0
@@ -225,6 +226,14 @@ class ClientConnection(asyncio.Protocol):
     def _read_head(self) -> bool:
         """Read one head; False while it is not complete."""
         inbox, limits = self._inbox, self._plane.limits
+        last = self._last
+        if last is not None:
+            length, end = last.again(inbox)
+            if end:
+                self._scanned = 0
+                self._inbox = inbox[end:]
+                self._accept(last, length)
+                return True
         end = inbox.find(b"\r\n\r\n", self._scanned) + 4
         if end < 4 or end > limits.max_head_bytes:
             self._await_head(inbox)
@@ -238,6 +247,7 @@ class ClientConnection(asyncio.Protocol):
         elif len(head.target) > limits.max_uri_bytes:
             self._refuse(TARGET_TOO_LONG)
         else:
+            self._last = head
             self._accept(head, length)
         return True
 

@@ -56,6 +56,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_chunks",
         "_held",
         "_interim",
+        "_last",
         "_left",
         "_mode",
         "_pool",
@@ -81,6 +82,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._held = b""
         self._left = 0
         self._interim = 0
+        self._last: ResponseHead | None = None
         self._reusable = False
         self._chunks: EngineChunks | None = None
 
@@ -150,6 +152,12 @@ class UpstreamConnection(asyncio.Protocol):
             owner.lost(OutcomeKind.RESET, "the connection was closed before a response")
 
     def _head(self, owner: Owner, data: bytes) -> None:
+        last = self._last
+        if last is not None and not self._held:
+            length, end = last.again(data)
+            if end:
+                self._begin(owner, last, length, data[end:])
+                return
         while self._mode == HEAD:
             if self._held:
                 data, self._held = self._held + data, b""
@@ -168,6 +176,7 @@ class UpstreamConnection(asyncio.Protocol):
                 return
             data = data[end:]
             if head.status >= 200:
+                self._last = head
                 self._begin(owner, head, length, data)
                 return
             self._interim += 1
