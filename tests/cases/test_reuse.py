@@ -131,7 +131,7 @@ async def test_a_death_long_after_the_request_is_not_taken_for_a_stale_connectio
 
 
 @pytest.mark.slow
-@case(scripts.answer(after_s=1.2), config=patience(first_byte_s=5.0, idle_s=5.0))
+@case(scripts.answer(after_s=0.8), config=patience(first_byte_s=5.0, idle_s=5.0))
 async def test_a_slow_engine_is_waited_for(house: House) -> None:
     """143: silence before the first byte and between pieces, below what is configured, is no error.
 
@@ -139,7 +139,7 @@ async def test_a_slow_engine_is_waited_for(house: House) -> None:
     """
     defaults = Timeouts()
     assert (defaults.first_byte_s, defaults.idle_s) >= (120.0, 120.0)
-    house.engine.then(scripts.stream(3, gap_s=0.7))
+    house.engine.then(scripts.stream(3, gap_s=0.3))
     assert (await house.ask(chat(stream=True))).done
     assert (await house.ask(chat())).status == 200
 
