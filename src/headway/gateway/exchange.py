@@ -262,8 +262,8 @@ class Exchange:
     # Steps.
 
     def _forget_body(self) -> None:
+        self.plane.body_bytes -= len(self.body)
         self.body = b""
-        self._client.release_body()
 
     def _finish(self, account: Account, code: str) -> None:
         """Book the account, let go of everything, and give the connection back."""

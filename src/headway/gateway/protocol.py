@@ -195,11 +195,6 @@ class ClientConnection(asyncio.Protocol):
             ticket.cors,
         )
 
-    def release_body(self) -> None:
-        """The request's body is no longer kept."""
-        self._plane.body_bytes -= self._reserved
-        self._reserved = 0
-
     def exchange_ended(self) -> None:
         """The response is over: cut the connection, close it, or go on to the next request."""
         self._exchange = None
@@ -334,6 +329,11 @@ class ClientConnection(asyncio.Protocol):
         self._reserved += size
         self._plane.body_bytes += size
 
+    def _release_body(self) -> None:
+        """The request's body is no longer kept."""
+        self._plane.body_bytes -= self._reserved
+        self._reserved = 0
+
     def _slow_body(self, at: float) -> None:
         """The body is late: allowed only while it keeps a minimum rate."""
         body = self._body
@@ -356,10 +356,11 @@ class ClientConnection(asyncio.Protocol):
         ticket.bytes_in = len(body)
         notes: Notes = head.notes
         if notes.inference:
+            self._reserved = 0  # it is the exchange's from now on
             self._exchange = exchange = Exchange(self._plane, self, head, notes, ticket, body)
             exchange.begin()
             return
-        self.release_body()
+        self._release_body()
         status, response, code = local.answer(self._plane, head, notes, self.own_lines(ticket))
         self.transport.write(without_body(response) if head.method == "HEAD" else response)
         account: Account = "ok" if status < 400 else "client_error" if status < 500 else "server_error"
@@ -380,7 +381,7 @@ class ClientConnection(asyncio.Protocol):
         account: Account = "shed" if why.status == 503 else "client_error"
         self._ticket = self._head = self._body = None
         self._inbox = b""
-        self.release_body()
+        self._release_body()
         plane.book(ticket, account, why.status, why.code, len(response))
         self._linger()
 
@@ -432,6 +433,6 @@ class ClientConnection(asyncio.Protocol):
             exchange.client_gone()
         elif phase is BODY and self._ticket is not None:
             self._plane.book(self._ticket, "client_closed", 499, "client_closed")
-        self.release_body()
+        self._release_body()
         self._inbox = b""
         self._body = self._head = self._ticket = None

@@ -22,7 +22,7 @@ from msgspec import Raw
 from msgspec.structs import astuple
 
 from headway.wire import form, prefix
-from headway.wire.body import Body, BodyError, bad_model
+from headway.wire.body import MAX_MODEL_CHARS, Body, BodyError, bad_model
 from headway.wire.fields import ABSENT, NOTHING, PATHS, SELDOM, AnyFields, Fields
 from headway.wire.form import multipart
 from headway.wire.media import measure
@@ -69,8 +69,11 @@ def scan(body: bytes, path: str, block_bytes: int = 512) -> Body | BodyError:
             _check_utf8(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return _refusal(error)
-    if refused := bad_model(fields.model, fields.generates and path.startswith("/v1/")):
-        return refused
+    model = fields.model
+    if not model or len(model) > MAX_MODEL_CHARS:
+        refused = bad_model(model, fields.generates and path.startswith("/v1/"))
+        if refused is not None:
+            return refused
     return _body(body, fields, block_bytes)
 
 
@@ -113,7 +116,7 @@ def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
         media_tokens,
         _first_positive(fields.limits()),
         sequences,
-        prefix.chain(text, prefix.seed_of(model.encode(), *map(bytes, heads)), block_bytes) if fields.generates else (),
+        prefix.chain(text, block_bytes, model.encode(), *map(bytes, heads)) if fields.generates else (),
         "" if plain else _session(fields.sessions()),
         include_usage,
         usage_edit,

@@ -12,15 +12,11 @@ MAX_BLOCKS = 2048
 _hash = xxhash.xxh3_64_intdigest
 
 
-def seed_of(*parts: bytes) -> int:
-    """The seed of a chain: what must be equal besides the text (model, tools, system)."""
+def chain(text: bytes, block_bytes: int, *besides: bytes) -> tuple[int, ...]:
+    """One hash per full block of `text`, each seeded with the one before, at most MAX_BLOCKS. The first is seeded with
+    what must be equal besides the text: model, tools, system."""
     seed = 0
-    for part in parts:
+    for part in besides:
         seed = _hash(part, seed)
-    return seed
-
-
-def chain(text: bytes, seed: int, block_bytes: int) -> tuple[int, ...]:
-    """One hash per full block of `text`, each seeded with the one before, at most MAX_BLOCKS."""
     ends = range(block_bytes, min(len(text), MAX_BLOCKS * block_bytes) + 1, block_bytes)
     return tuple([seed := _hash(text[end - block_bytes : end], seed) for end in ends])
