@@ -87,8 +87,8 @@ class Headroom:
         return costs
 
     def _cheap(self, demand: Demand, views: Sequence[ReplicaView], average: Speed | None) -> tuple[Costs, bool]:
-        """Everything but `mem`, for every replica, and whether any is tight. The hot loop: it calls nothing,
-        and counts in floats, because mixed sums are slow."""
+        """Everything but `mem`, for every replica, and whether any is tight. The hot loop: nothing is called
+        for a known view with memory to spare, and all is counted in floats, because mixed sums are slow."""
         prompt, output, hits = float(demand.prompt_tokens), demand.output_mean, demand.hits
         ttft_weight, decode_weight = self._config.ttft_weight, self._config.decode_weight * output
         ample = prompt + output + 4.0 * demand.output_sigma
