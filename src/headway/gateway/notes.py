@@ -15,11 +15,13 @@ class Notes:
     `patience_s` the client's own deadline, 0 if it set none; `leads` what goes upstream, by target."""
 
     __slots__ = (
-        "client_request_id", "continues", "cors", "expects_oddly", "form", "inference", "leads", "patience_s", "route",
-        "session_key", "template", "wrong",
+        "client_request_id", "continues", "cors", "expects_oddly", "form", "inference", "leads", "method", "minor",
+        "patience_s", "route", "session_key", "template", "wrong",
     )  # fmt: skip
 
     def __init__(self, head: RequestHead, route: Route | None, config: GatewayConfig, cors: CorsLines) -> None:
+        self.method = head.method
+        self.minor = head.minor
         self.route = route
         self.template = route.template if route is not None else UNMATCHED
         self.wrong = _wrong(head, route)

@@ -14,7 +14,7 @@ from headway.gateway.head import HeadReader, RequestHead
 from headway.gateway.headers import CorsLines
 from headway.gateway.models import ModelList
 from headway.gateway.notes import Notes
-from headway.gateway.routes import UNMATCHED, Routes
+from headway.gateway.routes import Routes
 from headway.gateway.sweep import Soon, Sweeper
 from headway.gateway.upstream import Pool
 from headway.runtime.clock import now
@@ -32,18 +32,13 @@ class Ticket:
     """What will be booked about one request. Filled in along the way, booked once."""
 
     __slots__ = (
-        "asked_at", "attempts", "bytes_in", "cached_tokens", "client_request_id", "cors", "first_token_at", "method",
-        "minor", "model", "output_tokens", "prompt_tokens", "queued_s", "replica", "request_id", "started_at", "stream",
-        "template",
+        "asked_at", "attempts", "bytes_in", "cached_tokens", "first_token_at", "model", "notes", "output_tokens",
+        "prompt_tokens", "queued_s", "replica", "request_id", "started_at", "stream",
     )  # fmt: skip
 
-    def __init__(self, request_id: RequestId, method: str = "", minor: int = 1, notes: Notes | None = None) -> None:
+    def __init__(self, request_id: RequestId, notes: Notes) -> None:
         self.request_id = request_id
-        self.method = method
-        self.minor = minor
-        self.client_request_id = notes.client_request_id if notes is not None else ""
-        self.template = notes.template if notes is not None else UNMATCHED
-        self.cors = notes.cors if notes is not None else b""
+        self.notes = notes
         self.started_at = self.asked_at = now()
         self.queued_s = 0.0
         self.model = "other"
@@ -73,6 +68,7 @@ class Plane:
         self.telemetry = telemetry
         self.routes = Routes(config.paths)
         self.cors = CorsLines(config.cors)
+        self.unread = Notes(RequestHead(b"", b"", b"1", b"", {}), None, config, self.cors)  # of a head that is none
         self.sweeper = Sweeper()
         self.soon = Soon()
         self.pool = Pool(reader, self.sweeper, config.timeouts.pool_idle_s)
@@ -125,17 +121,17 @@ class Plane:
     def book(self, ticket: Ticket, account: Account, status: int, code: str = "", bytes_out: int = 0) -> None:
         """The request is over."""
         at = now()
-        first = ticket.first_token_at
+        notes, first = ticket.notes, ticket.first_token_at
         self.telemetry.access(
             Access(
                 time.time(),
                 ticket.request_id,
-                ticket.method,
-                ticket.template,
+                notes.method,
+                notes.template,
                 status,
                 account,
                 ticket.model,
-                ticket.client_request_id,
+                notes.client_request_id,
                 "",  # tenant
                 code,
                 ticket.replica,

@@ -186,14 +186,12 @@ class ClientConnection(asyncio.Protocol):
 
     def own_lines(self, ticket: Ticket) -> bytes:
         """The header lines of ours that every response carries."""
+        notes = ticket.notes
         if self._plane.draining:
             self.keep_alive = False
-        line = b"" if self.keep_alive and ticket.minor else connection_line(ticket.minor, self.keep_alive)
-        return b"\r\nx-request-id: %b%b%b" % (
-            (ticket.client_request_id or ticket.request_id).encode(),
-            line,
-            ticket.cors,
-        )
+        line = b"" if self.keep_alive and notes.minor else connection_line(notes.minor, self.keep_alive)
+        shown = notes.client_request_id or ticket.request_id
+        return b"\r\nx-request-id: %b%b%b" % (shown.encode(), line, notes.cors)
 
     def exchange_ended(self) -> None:
         """The response is over: cut the connection, close it, or go on to the next request."""
@@ -264,31 +262,26 @@ class ClientConnection(asyncio.Protocol):
         plane = self._plane
         notes: Notes = head.notes or plane.note(head)
         self._head = head
-        self._ticket = Ticket(plane.mint(), head.method, head.minor, notes)
+        self._ticket = Ticket(plane.mint(), notes)
         self.keep_alive = head.keep_alive
         plane.telemetry.started()
-        if length:
-            limits = plane.limits
-            if length > limits.max_body_bytes:
-                self._refuse(BODY_TOO_LARGE)
-                return
-            if plane.body_bytes + length > limits.buffered_body_bytes:
-                self._refuse(TOO_MANY_BODIES)
-                return
-        if notes.expects_oddly:
+        limits = plane.limits
+        if length > limits.max_body_bytes:
+            self._refuse(BODY_TOO_LARGE)
+        elif length and plane.body_bytes + length > limits.buffered_body_bytes:
+            self._refuse(TOO_MANY_BODIES)
+        elif notes.expects_oddly:
             self._refuse(ODD_EXPECTATION)
         elif notes.wrong is not None and (head.chunked or length > MAX_IGNORED_BODY_BYTES):
             self._refuse(notes.wrong)
         elif length > len(self._inbox) or head.chunked:
             self._await_body(head, length, notes)
-        elif length:
+        else:
             inbox = self._inbox
             self._reserved = length
             plane.body_bytes += length
             self._inbox = inbox[length:]
             self._begin(inbox[:length])
-        else:
-            self._begin(b"")
 
     def _await_body(self, head: RequestHead, length: int, notes: Notes) -> None:
         limits = self._plane.limits
@@ -372,12 +365,12 @@ class ClientConnection(asyncio.Protocol):
         plane = self._plane
         ticket = self._ticket
         if ticket is None:
-            ticket = Ticket(plane.mint())
+            ticket = Ticket(plane.mint(), plane.unread)
             plane.telemetry.started()
         self.keep_alive = False
         lines = self.own_lines(ticket) + (retry_after(1.0) if why.status == 503 else b"")
         response = refusal(why.status, why.code, why.message, lines)
-        self.transport.write(without_body(response) if ticket.method == "HEAD" else response)
+        self.transport.write(without_body(response) if ticket.notes.method == "HEAD" else response)
         account: Account = "shed" if why.status == 503 else "client_error"
         self._ticket = self._head = self._body = None
         self._inbox = b""
