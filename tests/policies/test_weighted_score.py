@@ -62,13 +62,13 @@ def test_smoothed_loads_are_bounded() -> None:
 def test_nobody_is_a_candidate_while_all_are_too_loaded() -> None:
     policy = WeightedScore(WeightedScoreConfig(half_life_s=1e-9))
 
-    def offered(used: float, running: float) -> bool:
+    def offered(now: float, used: float, running: float) -> bool:
         state = view("a", kv_used_tokens=used, running=running, max_num_seqs=100)
-        (cost,) = policy.costs(demand(), [state], 0.0, random.Random(0))
+        (cost,) = policy.costs(demand(), [state], now, random.Random(0))
         return cost[0] < math.inf
 
-    assert offered(90_000.0, 50.0)  # .36 + .35 + .125
-    assert not offered(95_000.0, 60.0)  # .38 + .35 + .15
-    assert not offered(90_000.0, 55.0)  # .8475: below the first threshold, above the second
-    assert offered(80_000.0, 45.0)  # .7825
-    assert offered(90_000.0, 55.0)
+    assert offered(0.0, 90_000.0, 50.0)  # .36 + .35 + .125
+    assert not offered(1.0, 95_000.0, 60.0)  # .38 + .35 + .15
+    assert not offered(2.0, 90_000.0, 55.0)  # .8475: below the first threshold, above the second
+    assert offered(3.0, 80_000.0, 45.0)  # .7825
+    assert offered(4.0, 90_000.0, 55.0)

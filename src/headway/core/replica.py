@@ -39,11 +39,6 @@ class ReplicaSpec(msgspec.Struct, frozen=True):
         """Replicas of one kind are expected to run at the same speed; learned coefficients shrink towards its mean."""
         return f"{self.model}|{self.version}|{self.precision}|{self.gpu}x{self.gpu_count}"
 
-    @property
-    def pool(self) -> str:
-        """Replicas of one pool can serve the same requests with the same result."""
-        return f"{self.model}|{self.version}|{self.precision}"
-
 
 class LoadSample(msgspec.Struct, frozen=True):
     """One load report of a replica. `None` means that the engine did not say: it is never read as zero.

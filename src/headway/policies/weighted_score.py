@@ -7,8 +7,8 @@
 Memory and queue are smoothed with a half-life: they rise at once (a dispatch must count immediately) and fall slowly
 (a dip between two batches is no invitation). The chance of a replica is proportional to exp(-S / temperature).
 
-When S exceeds `full_above` everywhere nobody is a candidate, so that requests wait in Headway's queue, until some replica
-is below `open_below` again: two thresholds, or the queue would flutter.
+When S exceeds `full_above` everywhere nobody is a candidate, so that requests wait in Headway's queue, until some
+replica is below `open_below` again: two thresholds, or the queue would flutter.
 """
 
 from collections.abc import Sequence
@@ -75,12 +75,14 @@ class WeightedScore:
             score = config.memory * memory + config.cache * cache + config.queue * queue
             cost = -log(1.0 - rng.random()) * exp(score / config.temperature)
             costs.append((cost, score, memory, cache, queue))
-        if self._is_full(demand.request.model, min(cost[1] for cost in costs)):
+        known = all(view.kv_capacity_tokens and not view.stale and view.in_flight + view.running for view in views)
+        if self._is_full(demand.request.model, min(cost[1] for cost in costs) if known else 0.0):
             return [(inf, *cost[1:]) for cost in costs]
         return costs
 
     def _is_full(self, model: str, lowest: float) -> bool:
-        """Whether requests for a model wait, given the lowest score among its replicas."""
+        """Whether requests for a model wait, given the lowest score among its replicas. (0 where a replica is idle or
+        its report is missing: neither is a reason to wait.)"""
         limit = self._config.open_below if model in self._full else self._config.full_above
         if lowest > limit:
             self._full.add(model)
