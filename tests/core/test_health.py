@@ -290,3 +290,22 @@ def test_flapping_sends_one_probe_per_interval() -> None:
 
 def test_slow_start_can_be_switched_off() -> None:
     assert Patient(HealthConfig(slow_start_s=0.0)).health.slow_start(100.0) == 1.0
+
+
+def test_the_unreachable_return_with_the_first_probe_that_reaches_them() -> None:
+    patient = Patient()
+    patient.end(OutcomeKind.CONNECT_FAILED)
+    assert patient.phase is Phase.OPEN
+    patient.health.probe_succeeded(patient.now + 0.1, patient.out)  # may have been under way when it died
+    assert patient.phase is Phase.OPEN
+    patient.after(CONFIG.open_s)
+    assert patient.health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.CLOSED
+    assert patient.health.slow_start(patient.now) == CONFIG.slow_start_floor
+
+
+def test_one_that_answers_with_errors_stays_out_for_its_whole_time() -> None:
+    patient = Patient().fail(CONFIG.failures)
+    patient.after(CONFIG.open_s * 10)
+    assert not patient.health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.OPEN

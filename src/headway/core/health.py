@@ -3,8 +3,8 @@
 A replica is *pending* until a probe succeeds, then *closed* (in use). Failures in a row, a bad failure rate, or one
 failure that cannot be doubted (nobody listens) *open* its breaker for a time that grows. After it one probe is sent
 (*probing*); if that is answered exactly one request is let through (*trial*), and its success closes the breaker, with
-slow start. A replica that could not be reached at all needs no trial: being reached is the proof. A replica under
-backpressure is never ejected, only avoided for a moment.
+slow start. A replica that could not be reached at all needs no trial, nor need it wait: being reached is the proof. A
+replica under backpressure is never ejected, only avoided for a moment.
 
 Outcomes of attempts that were sent before the breaker last moved say nothing about now and are ignored. What is not
 here: panic and "the last one is never ejected", which concern a model's replicas together (scheduler).
@@ -84,6 +84,7 @@ NEXT: dict[tuple[Phase, Signal], Phase] = {
     (Phase.PENDING, Signal.SUCCESS): Phase.CLOSED,
     (Phase.CLOSED, Signal.TRIP): Phase.OPEN,
     (Phase.OPEN, Signal.ELAPSED): Phase.PROBING,
+    (Phase.OPEN, Signal.REACHED): Phase.CLOSED,
     (Phase.PROBING, Signal.PROBE_OK): Phase.TRIAL,
     (Phase.PROBING, Signal.REACHED): Phase.CLOSED,
     (Phase.PROBING, Signal.PROBE_BAD): Phase.OPEN,
@@ -171,8 +172,13 @@ class Health:
     def probe_succeeded(self, at: float, out: list[Command]) -> bool:
         """A probe was answered well. True if anything about eligibility changed."""
         self._probe_failures = 0
-        signal = Signal.REACHED if self.unreachable and self.phase is Phase.PROBING else Signal.PROBE_OK
+        signal = Signal.REACHED if self.unreachable and self._heard_since(at) else Signal.PROBE_OK
         return self._move(signal, at, "probe succeeded", out)
+
+    def _heard_since(self, at: float) -> bool:
+        """Whether a probe that is answered now was sent after the breaker moved. A periodic one may have been under way
+        when the replica died: it counts only once the breaker was open for a while."""
+        return self.phase is Phase.PROBING or at - self._moved_at >= self._config.open_s
 
     def probe_failed(self, at: float, refused: bool, reason: str, out: list[Command]) -> bool:
         """A probe failed. True if anything about eligibility changed."""
