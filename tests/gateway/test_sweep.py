@@ -1,6 +1,7 @@
 """Coarse deadlines and short delays."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,21 @@ def test_deadlines(run: Run) -> None:
         assert sweeper.now > before
         sweeper.stop()
         assert len(sweeper) == 0
+
+    run(main())
+
+
+def test_nothing_expires_right_after_a_stall_of_our_own(run: Run) -> None:
+    async def main() -> None:
+        sweeper = Sweeper(0.005, stalled_s=0.05)
+        due = Member(sweeper.now + 0.02)
+        sweeper.add(due)
+        time.sleep(0.1)  # noqa: ASYNC251 the stall
+        await asyncio.sleep(0)
+        assert due.expiries == 0
+        await asyncio.sleep(0.03)
+        assert due.expiries == 1
+        sweeper.stop()
 
     run(main())
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from headway.runtime.clock import now
 
 SWEEP_S = 0.1  # a pass over 15,000 connections takes about 1 ms
+STALLED_S = 1.0  # a pass this late means that the process itself was not run, or blocked
 SOON_S = 0.01  # how long a head or a preface may wait for the content behind it: not felt by anyone
 
 
@@ -26,11 +27,16 @@ class Patient(Protocol):
 
 
 class Sweeper:
-    """Watches deadlines. `now` is the clock of the last pass: good enough to push deadlines along."""
+    """Watches deadlines. `now` is the clock of the last pass: good enough to push deadlines along.
 
-    def __init__(self, period_s: float = SWEEP_S) -> None:
+    After a stall of our own (a stopped process, a starved or suspended machine) nothing expires in the first pass: what
+    arrived meanwhile is to be read first, or every stream would be cut for a silence that was ours.
+    """
+
+    def __init__(self, period_s: float = SWEEP_S, stalled_s: float = STALLED_S) -> None:
         self.now = now()
         self._period_s = period_s
+        self._stalled_s = stalled_s
         self._members: set[Patient] = set()
         self._handle: asyncio.TimerHandle | None = None
 
@@ -56,10 +62,14 @@ class Sweeper:
             self._handle = None
 
     def _pass(self) -> None:
-        at = self.now = now()
+        at = now()
+        stalled = at - self.now > self._stalled_s
+        self.now = at
         self._handle = None
         if self._members:
             self._handle = asyncio.get_running_loop().call_later(self._period_s, self._pass)
+        if stalled:
+            return
         for member in [member for member in self._members if member.deadline <= at]:
             member.expired(at)
 
