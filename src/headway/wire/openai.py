@@ -102,8 +102,8 @@ def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
     media_tokens, media_bytes = measure(text)
     length = len(text) - media_bytes
     heads = NOTHING if plain else _present(fields.heads())
-    for raw in prompts[1:] + heads:
-        length += len(memoryview(raw))
+    if heads or len(prompts) > 1:
+        length += sum(len(memoryview(raw)) for raw in (*prompts[1:], *heads))
     tokens, count = (0, 1) if text.startswith((b'"', b"[{")) else _token_ids(text)
     sequences = count if plain else count * _sequences(fields.counts())
     stream = fields.streams_by_default if fields.stream is None else fields.stream

@@ -18,5 +18,10 @@ def chain(text: bytes, block_bytes: int, *besides: bytes) -> tuple[int, ...]:
     seed = 0
     for part in besides:
         seed = _hash(part, seed)
-    ends = range(block_bytes, min(len(text), MAX_BLOCKS * block_bytes) + 1, block_bytes)
-    return tuple([seed := _hash(text[end - block_bytes : end], seed) for end in ends])
+    hashes = []
+    begin = 0
+    for end in range(block_bytes, min(len(text), MAX_BLOCKS * block_bytes) + 1, block_bytes):
+        seed = _hash(text[begin:end], seed)
+        hashes.append(seed)
+        begin = end
+    return tuple(hashes)
