@@ -71,6 +71,7 @@ class House:
         self.journal: list[tuple[Event, list[Command]]] = []
         self.telemetry = Telemetry(access_log=self.booked.append)
         self.config = config
+        self.deaf: set[ReplicaId] = set()  # replicas whose probes are not answered
         self.gateway = Gateway(
             Brain(brain, headroom.PLUGIN.factory(headroom.PLUGIN.config()), random.Random(SEED)),
             config,
@@ -133,6 +134,9 @@ class House:
         asyncio.get_running_loop().call_soon(self._probed, replica)
 
     def _probed(self, replica: ReplicaId) -> None:
+        if replica in self.deaf:
+            self.gateway.post(ProbeFailed(now(), replica, "no answer"))
+            return
         number = int(replica[1:])
         listens = number >= len(self.engines) or self.engines[number].listening
         event = ProbeSucceeded(now(), replica) if listens else ProbeFailed(now(), replica, "refused", refused=True)

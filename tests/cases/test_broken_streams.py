@@ -129,7 +129,7 @@ async def test_a_stream_that_forgets_its_end_is_ended(house: House) -> None:
     """034: a finish reason, then silence: cut at the idle bound; usage is recorded, nothing stays in flight."""
     began = time.perf_counter()
     answer = await house.ask(chat(stream=True))
-    assert 0.25 < time.perf_counter() - began < 1.0
+    assert 0.15 < time.perf_counter() - began < 2.0
     assert not answer.done
     assert answer.error
     await house.at_rest(started=1)

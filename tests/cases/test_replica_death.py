@@ -11,6 +11,7 @@ import pytest
 
 from headway.core.brain import BrainConfig
 from headway.core.health import HealthConfig
+from headway.core.ids import ReplicaId
 from tests.cases.house import House, black_hole, case, gather_bounded, patience, rounds, until
 from tests.harness import scripts
 from tests.harness.client import Answer, chat
@@ -114,26 +115,27 @@ async def test_a_black_hole_costs_one_timeout(house: House) -> None:
     """F2: a replica whose address swallows packets: ejected after one timeout, others unaffected."""
     with black_hole() as url:
         house.add(url, 0)
+        house.deaf.add(ReplicaId("r0"))
         answers = await steadily(house, 50.0, rounds(10, 1.5))
-        assert {answer.status for _, answer in answers} == {200}
-        waits = sorted(answer.ended_at - asked for asked, answer in answers)
-        stuck = [wait for wait in waits if wait > 0.15]
-        assert len(stuck) == house.count("headway_attempts_total", replica="r0", outcome="connect_timeout") >= 1
-        first = min(asked for asked, answer in answers if answer.ended_at - asked > 0.15)
-        assert all(asked < first + 0.5 for asked, answer in answers if answer.ended_at - asked > 0.15)
-        assert max(waits) < 0.7
+    assert {answer.status for _, answer in answers} == {200}
+    stuck = [(asked, answer.ended_at - asked) for asked, answer in answers if answer.ended_at - asked > 0.15]
+    assert house.count("headway_attempts_total", replica="r0", outcome="connect_timeout") >= len(stuck) >= 1
+    assert max(asked for asked, _ in stuck) - min(asked for asked, _ in stuck) < 0.6
+    assert max(wait for _, wait in stuck) < 1.0
     assert house.view(0).breaker != "closed"
 
 
 @pytest.mark.slow
 @case(QUICK, QUICK, config=patience(first_byte_s=0.4))
 async def test_a_replica_that_takes_and_never_answers_is_ejected_after_one_timeout(house: House) -> None:
-    """F2: connections are accepted, nothing is answered: 504 for who was there, nobody after them."""
+    """F2: connections are accepted, nothing is answered: 504 for who was there; later one trial per opening at most,
+    for this replica says that it is well."""
     house.engine.script = scripts.stall()
     answers = await steadily(house, 50.0, rounds(10, 1.5))
     late = [asked for asked, answer in answers if answer.status != 200]
     assert {answer.status for _, answer in answers} <= {200, 504}
-    assert max(late) - min(late) < 0.6
+    trials = sum(asked > late[0] + 0.8 for asked in late)
+    assert trials <= house.count("headway_health_changes_total", replica="r0", state="trial")
     assert house.view(0).breaker != "closed"
 
 
