@@ -27,7 +27,7 @@ class Patient(Protocol):
 
 
 class Sweeper:
-    """Watches deadlines. `now` is the clock of the last pass: good enough to push deadlines along.
+    """Watches deadlines. `now` is the time of the last pass: good enough to push deadlines along. `passes` counts them.
 
     After a stall of our own (a stopped process, a starved or suspended machine) nothing expires in the first pass: what
     arrived meanwhile is to be read first, or every stream would be cut for a silence that was ours.
@@ -35,6 +35,7 @@ class Sweeper:
 
     def __init__(self, period_s: float = SWEEP_S, stalled_s: float = STALLED_S) -> None:
         self.now = now()
+        self.passes = 0
         self._period_s = period_s
         self._stalled_s = stalled_s
         self._members: set[Patient] = set()
@@ -65,6 +66,7 @@ class Sweeper:
         at = now()
         stalled = at - self.now > self._stalled_s
         self.now = at
+        self.passes += 1
         self._handle = None
         if self._members:
             self._handle = asyncio.get_running_loop().call_later(self._period_s, self._pass)

@@ -22,7 +22,10 @@ from headway.wire.splice import Piece
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_JOINED_BYTES = 64 * 1024  # up to here a copy is cheaper than a second buffer for the kernel
-STALE_WITHIN_S = 1.0  # a connection that was closed while idle shows it at once; a later death is the request's
+STALE_PASSES = (
+    10  # of the sweeper, a second when all is well. A connection that was closed while idle shows it at once,
+)
+# a later death is the request's. Not measured in time: a starved process reads late, and sweeps late
 MAX_INTERIM = 8  # 1xx responses before the real one; RFC 9110 allows any number, engines send none or one
 IDLE, HEAD, LENGTH, CHUNKED, CLOSE = range(5)
 
@@ -61,6 +64,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_mode",
         "_pool",
         "_reusable",
+        "_sent_in",
         "heard_at",
         "idle_since",
         "owner",
@@ -84,6 +88,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._interim = 0
         self._last: ResponseHead | None = None
         self._reusable = False
+        self._sent_in = 0
         self._chunks: EngineChunks | None = None
 
     def __repr__(self) -> str:
@@ -94,7 +99,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.owner = owner
         self._mode = HEAD
         self._interim = 0
-        self.heard_at = self._pool.sweeper.now
+        self._sent_in = self._pool.sweeper.passes
         if body_bytes < MAX_JOINED_BYTES:
             self.transport.write(b"".join(pieces))
         else:
@@ -146,7 +151,7 @@ class UpstreamConnection(asyncio.Protocol):
             owner.lost(OutcomeKind.TRUNCATED, "the response ended early")
         elif self._held or self._interim:
             owner.lost(OutcomeKind.BAD_RESPONSE, "the response ended within its head")
-        elif self.served and self._pool.sweeper.now - self.heard_at < STALE_WITHIN_S:
+        elif self.served and self._pool.sweeper.passes - self._sent_in < STALE_PASSES:
             owner.lost(OutcomeKind.STALE_CONNECTION, "a reused connection was closed")
         else:
             owner.lost(OutcomeKind.RESET, "the connection was closed before a response")
