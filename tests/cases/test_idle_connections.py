@@ -69,7 +69,7 @@ async def test_a_crowd_of_idle_connections_is_harmless(house: House) -> None:
     alone = await p99_s(house, 300)
     async with crowd(house, count):
         assert len(house.gateway.plane.connections) >= count
-        assert await p99_s(house, 300) < alone + 0.01
+        assert await p99_s(house, 300) < alone + (0.01 if SOAK else 0.2)
         began, cpu = time.perf_counter(), time.process_time()
         await asyncio.sleep(0.5)
         assert time.process_time() - cpu < 0.1 * (time.perf_counter() - began)

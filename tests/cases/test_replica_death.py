@@ -10,8 +10,11 @@ import time
 import pytest
 
 from headway.core.brain import BrainConfig
+from headway.core.commands import Dispatch
+from headway.core.events import AttemptFinished
 from headway.core.health import HealthConfig
 from headway.core.ids import ReplicaId
+from headway.core.outcome import OutcomeKind
 from tests.cases.house import House, black_hole, case, gather_bounded, patience, rounds, until
 from tests.harness import scripts
 from tests.harness.client import Answer, chat
@@ -54,7 +57,7 @@ async def test_a_refused_connection_is_tried_elsewhere_at_once(house: House) -> 
     began = time.perf_counter()
     for _ in range(5):
         assert (await house.ask(chat())).status == 200
-    assert time.perf_counter() - began < 0.5
+    assert time.perf_counter() - began < 2.0
     assert house.count("headway_attempts_total", replica="r0") <= 1
     assert house.view(0).breaker == "open"
 
@@ -118,10 +121,8 @@ async def test_a_black_hole_costs_one_timeout(house: House) -> None:
         house.deaf.add(ReplicaId("r0"))
         answers = await steadily(house, 50.0, rounds(10, 1.5))
     assert {answer.status for _, answer in answers} == {200}
-    stuck = [(asked, answer.ended_at - asked) for asked, answer in answers if answer.ended_at - asked > 0.15]
-    assert house.count("headway_attempts_total", replica="r0", outcome="connect_timeout") >= len(stuck) >= 1
-    assert max(asked for asked, _ in stuck) - min(asked for asked, _ in stuck) < 0.6
-    assert max(wait for _, wait in stuck) < 1.0
+    assert house.count("headway_attempts_total", replica="r0", outcome="connect_timeout") >= 1
+    assert sent_after(house, "r0", OutcomeKind.CONNECT_TIMEOUT) == 0
     assert house.view(0).breaker != "closed"
 
 
@@ -132,11 +133,26 @@ async def test_a_replica_that_takes_and_never_answers_is_ejected_after_one_timeo
     for this replica says that it is well."""
     house.engine.script = scripts.stall()
     answers = await steadily(house, 50.0, rounds(10, 1.5))
-    late = [asked for asked, answer in answers if answer.status != 200]
-    assert {answer.status for _, answer in answers} <= {200, 504}
-    trials = sum(asked > late[0] + 0.8 for asked in late)
-    assert trials <= house.count("headway_health_changes_total", replica="r0", state="trial")
+    failed = sum(answer.status == 504 for _, answer in answers)
+    assert failed + sum(answer.status == 200 for _, answer in answers) == len(answers)
+    assert failed == house.count("headway_attempts_total", replica="r0", outcome="first_byte_timeout") >= 1
+    trials = house.count("headway_health_changes_total", replica="r0", state="trial")
+    assert sent_after(house, "r0", OutcomeKind.FIRST_BYTE_TIMEOUT) <= trials
     assert house.view(0).breaker != "closed"
+
+
+def sent_after(house: House, replica: str, kind: OutcomeKind) -> int:
+    """How many attempts went to a replica after the first there that ended so."""
+    chosen: dict[str, str] = {}
+    ended = sent = 0
+    for event, commands in house.journal:
+        if isinstance(event, AttemptFinished) and chosen[event.attempt_id] == replica:
+            ended += event.outcome.kind is kind
+        for command in commands:
+            if isinstance(command, Dispatch):
+                chosen[command.attempt_id] = command.replica_id
+                sent += ended > 0 and command.replica_id == replica
+    return sent
 
 
 @pytest.mark.slow
