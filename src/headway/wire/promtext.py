@@ -14,7 +14,7 @@ MAX_READ_BYTES = 256 * 1024
 """Bytes of asked-for lines that are parsed per page, at about 4 MB/s: a hostile page must not hold up the process for
 long, nor fill its memory. What is asked of a real page is below 6 kB."""
 
-_LABEL = re.compile(rb'[ \t]*([a-zA-Z_][a-zA-Z0-9_.:]*)[ \t]*=[ \t]*"((?:[^"\\\n]|\\.)*+)"[ \t]*(,?)')
+_LABEL = re.compile(rb'[ \t]*([a-zA-Z_][a-zA-Z0-9_.:]*)[ \t]*=[ \t]*"([^"\\\n]*+(?:\\.[^"\\\n]*+)*)"[ \t]*(,?)')
 _VALUE = re.compile(rb"[ \t]+([+-]?(?:[0-9][0-9.eE+-]*|\.[0-9][0-9eE+-]*|[iI]nf|[nN]a[nN]|INF|NAN))(?=[ \t\r\n]|$)")
 _ESCAPE = re.compile(rb"\\(.)")
 _ESCAPED = {b"n": b"\n"}

@@ -16,8 +16,8 @@ MAX_KEYS = 4_096
 _VALUE = msgspec.json.Decoder(msgspec.Raw)
 _STRING = msgspec.json.Decoder(str)
 _BEHIND = re.compile(r"trailing characters \(byte ([0-9]+)\)")
-_KEY = re.compile(rb'[{,][ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
-_SCALAR = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,}\]"]+', re.DOTALL)
+_KEY = re.compile(rb'[{,][ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
+_SCALAR = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"|[^\s,}\]"]+', re.DOTALL)
 _BLANK = re.compile(rb"[ \t\n\r]*")
 
 

@@ -170,8 +170,8 @@ class Scanner(Tally):
         self._skipping = False
 
 
-_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
-_COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?>\r\n|\n|\r(?=[^\n])))*")  # and empty lines; a last CR may get an LF
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+_COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*")  # and empty lines; a last CR may get an LF
 _DATA = re.compile(rb"(?<![^\r\n])data:([^\r\n]*)")
 
 
