@@ -51,6 +51,13 @@ def test_a_failing_optional_path_is_no_error(run: Run) -> None:
     assert polled.errors == ()
 
 
+def test_an_optional_answer_alone_is_no_report(run: Run) -> None:
+    """A busy vLLM answers /is_paused in time and /metrics not: that is silence, not a report without gauges."""
+    (polled,), _ = ask(run, {LOAD: Reply(delay_s=None), EXTRA: Reply(b"x")})
+    assert polled.answers == {}
+    assert polled.errors
+
+
 @pytest.mark.parametrize("reply", [Reply(status=500), Reply(delay_s=None), Reply(raw=b"garbage\r\n\r\n")])
 def test_an_error_is_not_taken_for_absence(run: Run, reply: Reply) -> None:
     polled, served = ask(run, {LOAD: reply}, 1.0, 2.0)

@@ -15,8 +15,9 @@ from headway.core.replica import LoadSample
 
 
 class Poll(msgspec.Struct, frozen=True):
-    """One GET of a load report. `optional` polls may fail without an alarm and are then asked seldom.
+    """One GET of a load report.
 
+    `optional` polls may fail without an alarm and are then asked seldom; what they say alone is no report.
     `unless` names another poll: this one is asked only while the other gives no answer.
     """
 

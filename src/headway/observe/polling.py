@@ -14,7 +14,8 @@ ABSENT = frozenset({401, 403, 404, 405, 501})
 
 
 class Polled(msgspec.Struct, frozen=True):
-    """What came of one round: bodies by path, why the required polls failed, whether nobody listens there."""
+    """What came of one round: bodies by path (none if only optional polls gave any: that is no report, and must not be
+    read as one without gauges), why the required polls failed, whether nobody listens there."""
 
     answers: dict[str, bytes]
     errors: tuple[str, ...]
@@ -33,7 +34,8 @@ class Poller:
         self._polls = polls
         self._headers = dict(headers)
         self._config = config
-        self._spared = {poll.unless for poll in polls} | {poll.path for poll in polls if poll.optional}
+        self._optional = {poll.path for poll in polls if poll.optional}
+        self._spared = {poll.unless for poll in polls} | self._optional
         self._absent_until: dict[str, float] = {}
 
     async def ask(self, at: float) -> Polled:
@@ -47,8 +49,9 @@ class Poller:
             for poll in self._polls
             if poll.path in got and not poll.optional and poll.path not in replaced and not _good(got[poll.path])
         ]
+        answers = {path: _whole_lines(a) for path, a in got.items() if isinstance(a, Answer) and a.status == 200}
         return Polled(
-            answers={path: _whole_lines(a) for path, a in got.items() if isinstance(a, Answer) and a.status == 200},
+            answers=answers if answers.keys() - self._optional else {},
             errors=tuple(failed),
             refused=any(isinstance(a, Failure) and a.kind is FailureKind.REFUSED for a in got.values()),
             cut=any(isinstance(a, Answer) and a.cut for a in got.values()),
