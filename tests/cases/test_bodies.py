@@ -17,7 +17,7 @@ import pytest
 
 from headway.gateway.config import GatewayConfig, Limits
 from headway.wire import openai
-from tests.cases.house import SEED, SOAK, House, case, rounds, until
+from tests.cases.house import SEED, House, case, rounds, until
 from tests.cases.served import Served, served_case
 from tests.harness import scripts
 from tests.harness.client import Answer, chat, request
@@ -456,20 +456,25 @@ def large(kind: str, size: int) -> bytes:
 @pytest.mark.parametrize("kind", ["text", "unicode", "messages", "images", "numbers", "brackets", "strings"])
 @case()
 async def test_reading_a_body_is_linear_and_fast(house: House, kind: str, place: str) -> None:
-    """B6: 2 ms per MB, reading and renaming together (CPU time, best of 5); 4 for heaps of tiny values."""
+    """B6: 2 ms per MB, 3 if the model is renamed (CPU time, best of 5; a machine that others use as well may take three
+    times as long). Thrice that for a million tiny values."""
     body = large(kind, 4_000_000)
     if place == "x":
         body = body.replace(b'"x":[]', b'"y":[]', 1).replace(b'"messages"', b'"x"', 1)
-    best = min(_cpu_s(body) for _ in range(5))
-    allowed = 2.0 if SOAK else 6.0  # beside other tests on two cores, caches are not ours
-    assert best * 1e3 / (len(body) / 1e6) < allowed * (2 if kind in ("brackets", "strings") else 1)
+    times = [_cpu_s(body) for _ in range(5)]
+    per_mb = 1e3 / (len(body) / 1e6)
+    slack = 3.0 * (3.0 if kind in ("brackets", "strings") else 1.0)
+    assert min(read for read, _ in times) * per_mb < 2.0 * slack
+    assert min(whole for _, whole in times) * per_mb < 3.0 * slack
 
 
-def _cpu_s(body: bytes) -> float:
+def _cpu_s(body: bytes) -> tuple[float, float]:
+    """CPU time of reading, and of reading and renaming."""
     began = time.thread_time()
     parsed = openai.scan(body, "/v1/chat/completions")
+    read = time.thread_time() - began
     assert isinstance(parsed, openai.Body)
     edits = openai.model_edits(body, parsed, "m")
     assert isinstance(edits, list)
     assert len(openai.splice(body, edits)) == len(body) - 3
-    return time.thread_time() - began
+    return read, time.thread_time() - began
