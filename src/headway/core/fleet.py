@@ -312,21 +312,30 @@ class Fleet:
         replica.speed = self.speed.speed(replica.spec)
         account = replica.account
         step = replica.speed.step_s(account.started, account.context)
+        futures: dict[tuple[str, int, int, int], tuple[float, Outlook]] = {}
         for entry in account.entries.values():
             if not entry.request.stream:
                 self._presume(entry, account, step, at)
             if entry.request.generates:
-                self._revise(entry, account)
+                self._revise(entry, account, futures)
         account.curve.reset(entry.share for entry in account.entries.values())
         self.touch(replica)
 
-    def _revise(self, entry: Entry, account: Account) -> None:
+    def _revise(
+        self, entry: Entry, account: Account, futures: dict[tuple[str, int, int, int], tuple[float, Outlook]]
+    ) -> None:
+        """Forecast the rest of one output. Outputs that have come equally far (but for a block) have one future."""
         model, n = entry.request.model, entry.request.sequences
         generated, limit = entry.generated // n, entry.limit // n
-        mean, _ = self.length.left(model, generated, limit)
-        outlook = Outlook(self.length.survival(model, generated, limit, HORIZONS), n)
+        generated -= generated % self.memory.block_tokens
+        key = (model, generated, limit, n)
+        future = futures.get(key)
+        if future is None:
+            mean, _ = self.length.left(model, generated, limit)
+            future = futures[key] = (mean * n, Outlook(self.length.survival(model, generated, limit, HORIZONS), n))
+        left, outlook = future
         context = entry.prompt + entry.generated + self._slack * n
-        account.revise(entry, entry.generated + round(mean * n), outlook.share(context))
+        account.revise(entry, entry.generated + round(left), outlook.share(context))
 
     def _presume(self, entry: Entry, account: Account, step: float, at: float) -> None:
         """An answer in one piece shows no progress: presume what the learned speeds say."""
