@@ -193,8 +193,9 @@ def _framing(fields: dict[bytes, bytes], minor: bytes) -> tuple[int, bool]:
 
 def without(rest: bytes, nominated: Iterable[bytes]) -> bytes:
     """`rest` less the lines that a Connection header nominates as hop-by-hop."""
-    names = [re.escape(name) for name in nominated]
-    return _lines(names).sub(b"", rest) if names else rest
+    names = frozenset(nominated)
+    lines = rest.split(b"\r\n")
+    return b"\r\n".join([line for line in lines if line.partition(b":")[0].lower() not in names])
 
 
 def _nominated(connection: bytes) -> list[bytes]:
