@@ -15,6 +15,7 @@ import pytest
 
 from headway.admin import server
 from headway.gateway.config import GatewayConfig, Limits
+from headway.gateway.head import HeadReader
 from tests.cases.house import SEED, SOAK, House, case, gather_bounded, rounds, until
 from tests.cases.served import open_app, process_case
 from tests.harness import scripts
@@ -171,6 +172,36 @@ async def test_limits_of_heads_are_exact(house: House, kind: str, pieces: int) -
         if status != 200:
             assert answer.message.get("connection") == "close"
             assert await client.closed()
+
+
+COSTLY: dict[str, bytes] = {
+    "nominations": b"Connection: " + b",".join(b"x%x" % i for i in range(5_000)),
+    "one_nomination": b"Connection: " + b"ab," * 10_000,
+    "colons": b"X: " + b": " * 15_000,
+    "commas": b"X-Request-Id: " + b"," * 31_000,
+    "blanks": b"Connection:" + b" \t" * 15_000,
+    "forwarded": b"\r\n".join(b"X-Forwarded-%b: a" % (b"a" * 300) for _ in range(90)),
+    "repeated": b"\r\n".join([b"Connection: ab,cd,ef"] * 95),
+    "not_a_header": b"x" * 32_000,
+}
+
+
+@pytest.mark.parametrize("kind", COSTLY)
+@case(scripts.answer())
+async def test_no_head_within_the_limits_is_costly_to_read(house: House, kind: str) -> None:
+    """B5: whatever 32 KiB say, reading them takes milliseconds of CPU at the most."""
+    data = WHOLE.replace(b"\r\n\r\n", b"\r\n" + COSTLY[kind] + b"\r\n\r\n", 1)
+    reader = HeadReader()
+    took: list[float] = []
+    for _ in range(3):
+        began = time.thread_time()
+        reader.request(data[: data.index(b"\r\n\r\n") + 4])
+        reader.forget()
+        took.append(time.thread_time() - began)
+    assert min(took) < 0.01
+    async with house.client() as client:
+        await client.send(data)
+        assert (await client.answer()).status in (200, 400, 431)
 
 
 async def _forever(client: RawClient, lead: bytes, more: Callable[[], bytes]) -> int:
