@@ -496,6 +496,29 @@ def test_a_leaving_client_closes_the_engine_at_once(run: Run, how: str, phase: s
     assert loop_time[0] < 0.5
 
 
+@pytest.mark.parametrize(
+    ("last", "kind", "account"),
+    [
+        (DONE, OutcomeKind.OK, "ok"),
+        (b'data: {"error":{"message":"m"}}\n\n', OutcomeKind.IN_BAND_ERROR, "server_error"),
+        (event("", "stop"), OutcomeKind.CLIENT_CLOSED, "client_closed"),
+    ],
+)
+def test_who_leaves_after_the_last_word_has_heard_it(run: Run, last: bytes, kind: OutcomeKind, account: str) -> None:
+    """SDKs close at [DONE] or at an error, without waiting for the end of the framing."""
+
+    async def main() -> None:
+        async with rig(sends(STREAM_HEAD + chunk(event("a")), chunk(last), gap_s=0.02, then="hang")) as r:
+            reader, writer = await r.client()
+            writer.write(post(CHAT_STREAM, close=False))
+            await reader.readuntil(last)
+            writer.close()
+            await r.until(lambda: bool(r.accesses))
+            assert (kinds(r), r.accesses[0].account) == ([kind], account)
+
+    run(main())
+
+
 def test_a_leaving_client_while_held(run: Run) -> None:
     async def main() -> None:
         async with rig(always) as r:

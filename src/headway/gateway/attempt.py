@@ -119,6 +119,14 @@ class Attempt:
         else:
             self.failed(kind, detail)
 
+    def left(self) -> OutcomeKind:
+        """End the attempt because the client left. Says how that counts: clients need not wait for the end of a stream
+        that has said its last, and leave at once after an error."""
+        self.drop()
+        kind = OutcomeKind.CLIENT_CLOSED if self._relay is None else self._relay.left()
+        self.settle(kind, self.outlet.begun)
+        return kind
+
     def settle(self, kind: OutcomeKind, committed: bool, detail: str = "") -> None:
         """Tell the brain how the attempt ended, once."""
         if self._state is OVER:

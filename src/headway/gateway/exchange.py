@@ -104,13 +104,15 @@ class Exchange:
         """The client went away: stop everything at once and give back what is held."""
         if self._state is ENDED:
             return
-        attempt = self._attempt
+        attempt, kind = self._attempt, OutcomeKind.CLIENT_CLOSED
         if self._state is HELD:
             self.plane.driver.post(RequestCancelled(now(), self.ticket.request_id))
         elif attempt is not None:
-            attempt.drop()
-            attempt.settle(OutcomeKind.CLIENT_CLOSED, self.outlet.begun)
-        self._finish("client_closed", OutcomeKind.CLIENT_CLOSED.value)
+            kind = attempt.left()
+        if kind is OutcomeKind.CLIENT_CLOSED:
+            self._finish("client_closed", kind.value)
+        else:
+            self.relayed(kind)
 
     def pause(self) -> None:
         """The client reads slower than the engine writes."""

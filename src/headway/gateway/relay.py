@@ -131,6 +131,10 @@ class PlainRelay:
         """What the response said so far."""
         return NO_FACTS
 
+    def left(self) -> OutcomeKind:
+        """How the attempt ended if the client leaves now."""
+        return OutcomeKind.CLIENT_CLOSED
+
     def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
         """The last words of a response that is cut: only event streams can carry any."""
         return b""
@@ -336,6 +340,12 @@ class StreamRelay(_Holding):
         scanner = self._scanner
         usage = scanner.usage
         return Facts(usage, usage.completion_tokens if usage else scanner.tokens, scanner.hit_limit)
+
+    def left(self) -> OutcomeKind:
+        """What the stream said of its end counts, though its framing has not ended yet."""
+        if self._scanner.error is not None:
+            return OutcomeKind.IN_BAND_ERROR
+        return OK if self._scanner.done else OutcomeKind.CLIENT_CLOSED
 
     def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
         """An error event, after the end of the event that may have been broken off."""
