@@ -17,6 +17,11 @@ ENDLESS = 6000
 Chunks = openai.Stream[ChatCompletionChunk]
 
 
+def client_of(base_url: str) -> OpenAI:
+    """The official client, told not to retry: what fails once must be seen."""
+    return OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=120.0)
+
+
 def ask(sdk: OpenAI, launcher: Launcher, tokens: int = 24) -> str:
     """A short plain chat; its text."""
     answer = sdk.chat.completions.create(model=launcher.model, messages=CHAT, max_tokens=tokens, temperature=0)

@@ -1,11 +1,12 @@
 """The engines of the suite: llama.cpp by default, vLLM with HEADWAY_REAL_ENGINE=vllm (`make test-vllm`)."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from openai import OpenAI
 
+from tests.real import vllm
+from tests.real.clients import client_of
 from tests.real.engines import EnginePair, Launcher
 from tests.real.headway_process import Headway
 
@@ -21,9 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
     """How to start the engine under test."""
     folder = tmp_path_factory.mktemp("engine")
-    if os.environ.get("HEADWAY_REAL_ENGINE", "llamacpp") == "vllm":
-        from tests.real import vllm
-
+    if vllm.ASKED_FOR:
         return vllm.launcher(folder)
     pytest.importorskip("xllamacpp", reason="llama.cpp's server is not installed (extra: engines)")
     pytest.importorskip("gguf", reason="the model writer is not installed (extra: engines)")
@@ -71,6 +70,6 @@ def headway(_gateway: Headway, pair: EnginePair) -> Iterator[Headway]:
 
 @pytest.fixture
 def sdk(headway: Headway) -> Iterator[OpenAI]:
-    """The official client, told not to retry: what fails once must be seen."""
-    with OpenAI(base_url=headway.base_url, api_key="none", max_retries=0, timeout=60.0) as client:
+    """A client of the gateway."""
+    with client_of(headway.base_url) as client:
         yield client

@@ -59,7 +59,8 @@ class Engine:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        """Start it, without waiting for it."""
+        """Start it, without waiting for it; whatever is left of an earlier one is killed."""
+        self.kill()
         command = [part.format(port=self.port) for part in self.launcher.command]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -99,6 +100,12 @@ class Engine:
                 return bytes(answer.read())
         except (urllib.error.URLError, OSError):
             return None
+
+    def post(self, path: str) -> None:
+        """Tell it to do something; it must answer 200."""
+        request = urllib.request.Request(self.url + path, data=b"{}", method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.status == 200
 
     def load(self) -> LoadSample:
         """Its own load report, now."""

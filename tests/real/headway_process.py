@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.real.engines import free_port
+from tests.real.engines import EnginePair, free_port
 
 EXECUTABLE = Path(sys.executable).with_name("headway")
 SETTINGS = """\
@@ -23,10 +25,11 @@ brain: {{health: {{slow_start_s: 1.0, open_max_s: 2.0}}}}  # the defaults are to
 
 @dataclass
 class Headway:
-    """A running gateway in front of some replicas."""
+    """A running gateway in front of some replicas. `more`: lines added to its settings."""
 
     replicas: list[str]
     log: Path
+    more: str = ""
     port: int = field(default_factory=free_port)
     admin_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -39,15 +42,53 @@ class Headway:
     def start(self) -> None:
         """Start it, without waiting."""
         settings = self.log.with_name("headway.yaml")
-        settings.write_text(SETTINGS.format(port=self.port, admin=self.admin_port, replicas=json.dumps(self.replicas)))
+        text = SETTINGS.format(port=self.port, admin=self.admin_port, replicas=json.dumps(self.replicas))
+        settings.write_text(text + self.more)
         command = [str(EXECUTABLE), "serve", "--config", str(settings)]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            # a session of its own, like the engines': Linux shares the processor fairly among sessions first
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
-    def admin(self, path: str) -> Any:
+    def admin(self, path: str, method: str = "GET") -> Any:
         """A JSON answer of the admin API."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=5) as answer:
-            return json.load(answer)
+        return json.loads(self._admin(path, method))
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's series that carry these labels."""
+        page = self._admin("/metrics").decode()
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        series = [line.rpartition(" ") for line in page.splitlines() if line.startswith((name + "{", name + " "))]
+        return sum(float(value) for labelled, _, value in series if all(pair in labelled for pair in wanted))
+
+    @contextmanager
+    def only(self, url: str) -> Iterator[None]:
+        """Within the block new requests go to this replica alone: the others drain."""
+        others = [replica.removeprefix("http://") for replica in self.replicas if replica != url]
+        try:
+            for other in others:
+                self.admin(f"/replicas/{other}/drain", "POST")
+            yield
+        finally:
+            for other in others:
+                self.admin(f"/replicas/{other}/undrain", "POST")
+
+    def view(self, url: str) -> dict[str, Any]:
+        """One replica as the brain sees it."""
+        return next(view for view in self.views() if view["spec"]["url"] == url)
+
+    def wait_for(self, true: Callable[[], bool], within_s: float = 10.0) -> float:
+        """Seconds until something holds; fails, with every view, if it does not in time."""
+        began = time.monotonic()
+        while time.monotonic() - began < within_s:
+            if true():
+                return time.monotonic() - began
+            time.sleep(0.02)
+        raise AssertionError(f"not within {within_s} s: {self.views()}")
+
+    def _admin(self, path: str, method: str = "GET") -> bytes:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", method=method)
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return bytes(answer.read())
 
     def views(self) -> list[dict[str, Any]]:
         """Every replica as the brain sees it."""
@@ -55,7 +96,7 @@ class Headway:
         return views
 
     def wait_until_usable(self, replicas: int, within_s: float = 30.0) -> None:
-        """Return when so many replicas are registered, healthy, warm and freshly sampled."""
+        """Return when so many replicas are registered, healthy, awake, warm and freshly sampled."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             assert self.process is not None
@@ -95,7 +136,22 @@ class Headway:
             return self.process.wait()
 
 
+@contextmanager
+def serving(pair: EnginePair, folder: Path) -> Iterator[Headway]:
+    """Both engines and a gateway in front of them, started; all ended afterwards."""
+    try:
+        pair.revive()
+        headway = Headway([engine.url for engine in pair.engines], folder / "log")
+        headway.start()
+        try:
+            yield headway
+        finally:
+            status = headway.stop()
+        assert status == 0, headway.log.read_text()[-2000:]
+    finally:
+        pair.end()
+
+
 def _usable(view: dict[str, Any]) -> bool:
-    return (
-        view["breaker"] == "closed" and not view["stale"] and view["sample"] is not None and view["slow_start"] >= 1.0
-    )
+    idle_for_a_reason = view["stale"] or view["sleeping"] or view["draining"] or view["slow_start"] < 1.0
+    return view["breaker"] == "closed" and view["sample"] is not None and not idle_for_a_reason

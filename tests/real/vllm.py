@@ -1,13 +1,15 @@
 """How to start vLLM on the CPU with the tiny model. Needs `.venv-vllm`, made by install_vllm.sh (2.5 GB; opt-in)."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from headway.engines.vllm import PLUGIN
-from tests.real.engines import Launcher
+from tests.real.engines import Engine, EnginePair, Launcher, free_port
 from tests.real.tiny_hf import make
 
+ASKED_FOR = os.environ.get("HEADWAY_REAL_ENGINE") == "vllm"
 PYTHON = Path(__file__).parents[2] / ".venv-vllm/bin/python"
 CONTEXT_TOKENS = 8192
 FLAGS = (
@@ -32,8 +34,11 @@ ENVIRONMENT = {
 }
 
 
-def launcher(folder: Path) -> Launcher:
-    """The launcher; makes the model in `folder`. Two servers take 25 to 45 s to start and 3 GB of memory."""
+def launcher(folder: Path, *flags: str, **environment: str) -> Launcher:
+    """The launcher; makes the model in `folder`. Two servers take 25 to 90 s to start and 3 GB of memory.
+
+    Of a flag that is given twice vLLM takes the last, so `flags` win.
+    """
     if not PYTHON.exists():
         pytest.fail("vLLM is not installed: run tests/real/install_vllm.sh, or make test-vllm")
     model = make(folder / "tiny")
@@ -42,11 +47,20 @@ def launcher(folder: Path) -> Launcher:
     return Launcher(
         dialect=PLUGIN.factory(None),
         model="tiny",
-        command=[*serve, *names, *FLAGS],
-        environment=ENVIRONMENT,
+        command=[*serve, *names, *FLAGS, *flags],
+        environment={**ENVIRONMENT, **environment},
         slots=4,
         context_tokens=CONTEXT_TOKENS,
         start_s=180.0,
         long_tokens=400,
         go_on={"ignore_eos": True},
     )
+
+
+def pair(folder: Path, *flags: list[str]) -> EnginePair:
+    """One engine per list of flags, with the endpoints for developers (/sleep, /pause and their like) open."""
+    engines = []
+    for number, own in enumerate(flags):
+        one = launcher(folder, *own, VLLM_SERVER_DEV_MODE="1")
+        engines.append(Engine(one, free_port(), folder / f"engine-{number}.log"))
+    return EnginePair(engines[0].launcher, engines)
