@@ -52,6 +52,11 @@ def rounds(full: int, short: int) -> int:
     return full if SOAK else short
 
 
+def within(seconds: float) -> float:
+    """A bound in time: the case's own when soaking, else with room for a machine that does much besides."""
+    return seconds if SOAK else seconds * 5
+
+
 def patience(**seconds: float) -> GatewayConfig:
     """A gateway with some timeouts shortened."""
     return GatewayConfig(port=0, timeouts=Timeouts(**seconds))

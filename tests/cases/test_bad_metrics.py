@@ -13,7 +13,7 @@ import pytest
 
 from headway.core.view import ReplicaView
 from headway.wire.promtext import read
-from tests.cases.house import rounds, until
+from tests.cases.house import rounds, until, within
 from tests.cases.served import open_app, process_case, serving
 from tests.engines import pages
 from tests.harness import scripts
@@ -94,7 +94,7 @@ async def test_one_fault_after_the_other(folder: Path) -> None:
         def fresh(view: ReplicaView) -> bool:
             return 0 <= view.sample_age_s < 0.5 and not view.stale and view.breaker.value == "closed"
 
-        await until(lambda: all(map(fresh, app.gateway.snapshot().views)), 8.0)
+        await until(lambda: all(map(fresh, app.gateway.snapshot().views)), 25.0, lambda: app.gateway.snapshot().views)
         gauges = read(app.telemetry.render(app.gateway.snapshot()), frozenset(("headway_stale_endpoints",)))
         assert sum(value for _, value in gauges["headway_stale_endpoints"]) == 0
 
@@ -119,5 +119,5 @@ async def test_giant_pages_cost_neither_memory_nor_time(folder: Path) -> None:
             took.append(time.perf_counter() - began)
             await asyncio.sleep(0.02)
         assert served.memory_bytes(peak=True) - before < 48 * 2**20
-        assert sorted(took)[len(took) // 2] < 0.05
+        assert sorted(took)[len(took) // 2] < within(0.02)
         assert (await served.admin("/readyz")).status == 200

@@ -17,7 +17,7 @@ import pytest
 
 from headway.gateway.config import GatewayConfig, Limits
 from headway.wire import openai
-from tests.cases.house import SEED, House, case, rounds, until
+from tests.cases.house import SEED, House, case, rounds, until, within
 from tests.cases.served import Served, served_case
 from tests.harness import scripts
 from tests.harness.client import Answer, chat, request
@@ -244,7 +244,7 @@ async def test_what_is_no_request_is_refused_at_once(house: House, kind: str) ->
         assert answer.status == 400
         assert set(answer.json["error"]) == {"message", "type", "param", "code"}
         assert answer.json["error"]["type"] == "invalid_request_error"
-        assert answer.ended_at - began < 0.2
+        assert answer.ended_at - began < within(0.2)
         assert not house.engine.log.inference
         assert (await client.ask(body=chat())).status == 200
     await house.at_rest(started=2, ok=1, client_error=1)

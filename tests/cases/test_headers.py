@@ -14,7 +14,7 @@ import pytest
 
 from headway.core.ids import ReplicaId
 from headway.gateway.config import GatewayConfig, UpstreamAuth
-from tests.cases.house import SEED, House, case, open_house, rounds
+from tests.cases.house import SEED, House, case, open_house, rounds, within
 from tests.harness import scripts
 from tests.harness.client import Answer, chat, request
 from tests.harness.engine import Connection, Script, Seen
@@ -207,7 +207,7 @@ async def test_every_framing_of_a_response_ends_at_once(house: House, kind: str)
         for _ in range(2):
             answer = await client.ask(body=chat())
             assert (answer.status, answer.body, answer.error) == (status, body, "")
-            assert answer.ended_at - house.engine.log.inference[-1].at < 0.1
+            assert answer.ended_at - house.engine.log.inference[-1].at < within(0.1)
             if kind == "not_modified":
                 assert answer.message.get("content-length") == "1234"
     assert {seen.connection for seen in house.engine.log.inference} == {1}

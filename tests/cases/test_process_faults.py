@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from headway.gateway import plane
-from tests.cases.house import House, at_most, case, rounds
+from tests.cases.house import House, at_most, case, rounds, within
 from tests.cases.served import Served, process_case, served_case, serving
 from tests.emulator.process import EmulatorProcess, emulator
 from tests.harness import scripts
@@ -66,7 +66,7 @@ class Traffic:
 
     async def _one(self, streaming: bool) -> None:
         began = time.monotonic()
-        body = chat(streaming, model=MODEL, max_tokens=400 if streaming else 5)
+        body = chat(streaming, model=MODEL, max_tokens=400 if streaming else 5, ignore_eos=True)
         try:
             async with self._served.client() as client:
                 self.done.append((began, streaming, await client.ask(body=body)))
@@ -92,16 +92,19 @@ async def test_a_killed_engine_costs_only_what_it_was_saying(folder: Path, turn:
     async with emulators(3) as engines, _in_front_of(folder, engines) as served:
         traffic = Traffic(served, rate=rounds(100, 50))
         running = asyncio.ensure_future(traffic.run())
-        await asyncio.sleep(0.8)
         victim = engines[0]
+        async with asyncio.timeout(10.0):
+            while (await view_of(served, victim))["in_flight"] < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)  # those that are there have begun to speak
         os.kill(victim.pid, signal.SIGKILL)
         killed = time.monotonic()
-        await until_out(served, victim, killed + 0.5)
+        await until_out(served, victim, killed + within(0.2))
         out = time.monotonic() - killed
         await asyncio.sleep(1.0)
         traffic.stop()
         await running
-    assert out < 0.25  # 100 ms, and the looking
+    assert out < within(0.1) + 0.1  # and the looking
     assert not traffic.failed
     later = [answer for began, _, answer in traffic.done if began > killed]
     assert len(later) > 20
@@ -116,13 +119,15 @@ def _in_front_of(folder: Path, engines: list[EmulatorProcess]) -> Any:
     return serving(folder, urls=tuple(engine.url for engine in engines), detected=True)
 
 
+async def view_of(served: Served, engine: EmulatorProcess) -> dict[str, Any]:
+    """An engine as the brain sees it."""
+    return next(view for view in await served.views() if view["spec"]["url"] == engine.url)
+
+
 async def until_out(served: Served, victim: EmulatorProcess, end: float) -> None:
     """Wait until an engine is out of rotation."""
-    while True:
-        states = {view["spec"]["url"]: view["breaker"] for view in await served.views()}
-        if states[victim.url] != "closed":
-            return
-        assert time.monotonic() < end, states
+    while (view := await view_of(served, victim))["breaker"] == "closed":
+        assert time.monotonic() < end, view
         await asyncio.sleep(0.005)
 
 
@@ -163,7 +168,7 @@ async def test_a_drain_cuts_nobody(served: Served) -> None:
         assert all(answer.done and complete(answer) for answer in answers)
         ended = time.monotonic()
         assert await served.ended(5.0) == 0
-        assert time.monotonic() - ended < 1.5
+        assert time.monotonic() - ended < within(1.0)
     assert stopped_line(served)["ok"] == len(clients) + 1
 
 
@@ -180,8 +185,8 @@ async def test_a_second_signal_ends_it_at_once(served: Served, numbers: tuple[si
         served.signal(numbers[1])
         began = time.monotonic()
         answers = await asyncio.gather(*(client.answer() for client in clients))
-        assert await served.ended(3.0) == 0
-        assert time.monotonic() - began < 1.0
+        assert await served.ended(5.0) == 0
+        assert time.monotonic() - began < within(1.0)
     assert {answer.failure["reason"] for answer in answers} == {"cancelled"}
     assert not [answer for answer in answers if answer.done]
     assert stopped_line(served)["server_error"] == 30
@@ -196,8 +201,8 @@ async def test_the_end_of_the_drain_is_told(served: Served) -> None:
         served.signal()
         began = time.monotonic()
         answers = await asyncio.gather(*(client.answer() for client in clients))
-        assert 0.4 < time.monotonic() - began < 1.5
-        assert await served.ended(2.0) == 0
+        assert 0.4 < time.monotonic() - began < within(1.5)
+        assert await served.ended(5.0) == 0
     assert {answer.failure["code"] for answer in answers} == {502}
     assert all(answer.error for answer in answers)  # no last chunk either
 
