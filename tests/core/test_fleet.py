@@ -225,6 +225,22 @@ def test_frozen_gauges_are_noticed_while_tokens_flow() -> None:
     assert not yard.view.stale
 
 
+def test_an_engine_at_rest_is_not_frozen_although_its_last_bytes_came_late() -> None:
+    """A vLLM whose server process lags behind its core reports the end before its streams show it."""
+    yard = Yard()
+    yard.open("r-0")
+    yard.first("r-0")
+    rest = {"kv_capacity_tokens": 1000, "kv_used_tokens": 0, "running": 0, "generated_tokens_total": 300}
+    yard.report(**rest)
+    yard.now += 0.1
+    yard.grow("r-0", 300)
+    yard.settle("r-0")
+    for _ in range(12):
+        yard.now += 0.5
+        yard.report(**rest)
+    assert not yard.view.stale
+
+
 @pytest.mark.parametrize("gauges", [{"kv_used_tokens": 500}, {"running": 1}])
 def test_steady_gauges_without_flow_are_believed(gauges: dict[str, int]) -> None:
     yard = Yard()

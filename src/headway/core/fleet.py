@@ -120,12 +120,17 @@ class Gauges:
         return int(getattr(self.sample, name, None) or 0)
 
     def _watch(self, sample: LoadSample, account: Account, config: FleetConfig) -> None:
-        """Notice gauges that stand still while we know that tokens flow."""
+        """Notice gauges that stand still while we know that tokens flow.
+
+        A report of rest while nothing of ours runs is true whatever came before: an engine's last report may well have
+        been ahead of the bytes that it still had to send.
+        """
         last = self.sample
         if last is None or sample.partial:
             return
         moves = any(getattr(sample, name) is not None for name in _MOVING)
-        if not moves or any(getattr(sample, name) != getattr(last, name) for name in _GAUGES):
+        rests = not (account.in_flight or sample.running or sample.waiting)
+        if rests or not moves or any(getattr(sample, name) != getattr(last, name) for name in _GAUGES):
             self._same, self.frozen = 0, False
             self._moved = account.generated + account.dispatched
             return
