@@ -19,8 +19,9 @@ from headway.core.view import ReplicaView
 from tests.policies.fleet import FAST, SLOW, UNKNOWN, busy, demand, pick, send, view
 
 PLUGINS: dict[str, Plugin] = {
-    module.name: importlib.import_module(f"headway.policies.{module.name}").PLUGIN
-    for module in pkgutil.iter_modules(headway.policies.__path__)
+    info.name: module.PLUGIN
+    for info in pkgutil.iter_modules(headway.policies.__path__)
+    if hasattr(module := importlib.import_module(f"headway.policies.{info.name}"), "PLUGIN")
 }
 BY_CHANCE = {"random", "p2c", "weighted_score"}
 sweep = pytest.mark.parametrize("name", sorted(PLUGINS))
