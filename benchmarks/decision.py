@@ -17,8 +17,9 @@ import statistics
 import time
 from typing import Any
 
-from headway.core.brain import Brain, BrainConfig
+from headway.core.brain import Brain
 from headway.core.commands import Dispatch
+from headway.core.constants import BrainConfig
 from headway.core.events import (
     AttemptFinished,
     FirstToken,

@@ -22,12 +22,12 @@ from typing import Any, TypeVar
 import msgspec
 import openai
 
-from headway.core.brain import Brain, BrainConfig
+from headway.core.brain import Brain
 from headway.core.commands import Command, Dispatch
+from headway.core.constants import BrainConfig, SchedulerConfig
 from headway.core.events import AttemptFinished, Event, ProbeFailed, ProbeSucceeded, ReplicasChanged
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
-from headway.core.scheduler import SchedulerConfig
 from headway.core.view import ReplicaView
 from headway.engines import vllm
 from headway.gateway import Gateway

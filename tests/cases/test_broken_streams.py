@@ -10,12 +10,9 @@ from collections.abc import Callable
 import openai
 import pytest
 
-from headway.core.admission import AdmissionConfig
-from headway.core.brain import BrainConfig
+from headway.core.constants import AdmissionConfig, BrainConfig, HealthConfig, SchedulerConfig
 from headway.core.events import DrainAsked
-from headway.core.health import HealthConfig
 from headway.core.ids import ReplicaId
-from headway.core.scheduler import SchedulerConfig
 from headway.gateway.config import GatewayConfig, Limits
 from headway.runtime.clock import now
 from tests.cases.house import SOAK, House, case, gather_bounded, official_stream, patience, until

@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.admission import AdmissionConfig
-from headway.core.brain import BrainConfig
 from headway.core.commands import Hold
-from headway.core.scheduler import SchedulerConfig
+from headway.core.constants import AdmissionConfig, BrainConfig, SchedulerConfig
 from headway.gateway.config import Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
 from tests.cases.house import SEED, House, at_most, black_hole, case, open_house, patience, rounds, until, within
 from tests.cases.served import Served, free_port, open_app, process_case, served_case

@@ -9,10 +9,9 @@ import time
 
 import pytest
 
-from headway.core.brain import BrainConfig
 from headway.core.commands import Dispatch
+from headway.core.constants import BrainConfig, HealthConfig
 from headway.core.events import AttemptFinished
-from headway.core.health import HealthConfig
 from headway.core.ids import ReplicaId
 from headway.core.outcome import OutcomeKind
 from tests.cases.house import House, black_hole, case, gather_bounded, patience, rounds, until

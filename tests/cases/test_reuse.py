@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from headway.core.brain import BrainConfig
-from headway.core.health import HealthConfig
+from headway.core.constants import BrainConfig, HealthConfig
 from headway.gateway.config import Timeouts
 from tests.cases.house import SEED, House, case, gather_bounded, open_house, patience, rounds
 from tests.harness import scripts

@@ -7,6 +7,7 @@ import pytest
 from headway import __version__
 from headway.cli import COMMANDS, load
 from tests.cli.calling import call
+from tests.interpreted import COMPILED
 
 HEAVY = ("pydantic", "aiohttp", "numpy", "starlette", "uvloop", "headway.gateway", "headway.core", "headway.compose")
 
@@ -29,7 +30,8 @@ def test_help_is_quick_because_it_imports_no_room() -> None:
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--version") == 0
-    assert capsys.readouterr().out == f"headway {__version__}\n"
+    form = "compiled" if COMPILED else "pure Python"
+    assert capsys.readouterr().out == f"headway {__version__} ({form})\n"
 
 
 def test_without_arguments_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from headway.compose.load import validate
 from headway.compose.recipe import Recipe, from_header, from_settings, replay
 from headway.compose.registry import find
 from headway.compose.source import SettingsError, parse
-from headway.core.brain import BrainConfig
+from headway.core.constants import BrainConfig
 from headway.core.events import Event, ReplicasChanged, RequestArrived, TimerFired
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.replica import ReplicaSpec

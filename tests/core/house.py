@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headway.core.brain import Brain, BrainConfig
+from headway.core.brain import Brain
 from headway.core.commands import Command, Dispatch, Record
+from headway.core.constants import BrainConfig
 from headway.core.events import (
     AttemptFinished,
     FirstToken,

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from headway.core.admission import AdmissionConfig
-from headway.core.brain import Brain, BrainConfig
+from headway.core.brain import Brain
 from headway.core.commands import Abort, Command, Dispatch, Hold, Probe, Reject, Relay, SetTimer
+from headway.core.constants import AdmissionConfig, BrainConfig, HealthConfig, SchedulerConfig
 from headway.core.events import (
     AttemptFinished,
     DrainAsked,
@@ -26,12 +26,10 @@ from headway.core.events import (
     SampleTaken,
     TimerFired,
 )
-from headway.core.health import HealthConfig
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import RequestInfo
-from headway.core.scheduler import SchedulerConfig
 from tests.core.house import FewestInFlight
 
 CONFIG = BrainConfig(

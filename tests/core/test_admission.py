@@ -4,15 +4,15 @@ import math
 
 import pytest
 
-from headway.core.admission import Admission, AdmissionConfig, HoldQueue, Job, expired
+from headway.core.admission import Admission, HoldQueue, expired
 from headway.core.commands import Command
+from headway.core.constants import AdmissionConfig
+from headway.core.entries import Entry, Job, Tries
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId, RequestId
-from headway.core.ledger import Entry
 from headway.core.memory import Outlook
 from headway.core.replica import LoadSample
 from headway.core.request import Demand
-from headway.core.retry import Tries
 from tests.core.house import request, spec
 
 A = ReplicaId("a")

@@ -2,22 +2,12 @@
 
 import pytest
 
-from headway.core.admission import AdmissionConfig
-from headway.core.brain import Brain, BrainConfig
-from headway.core.commands import (
-    Abort,
-    Command,
-    Dispatch,
-    HealthChanged,
-    Hold,
-    Probe,
-    Reject,
-    Relay,
-    SetTimer,
-    Settled,
-)
+from headway.core.brain import Brain
+from headway.core.commands import Abort, Command, Dispatch, HealthChanged, Hold, Probe, Reject, Relay, SetTimer, Settled
+from headway.core.constants import AdmissionConfig, BrainConfig, HealthConfig, SchedulerConfig
 from headway.core.events import (
     DrainAsked,
+    Event,
     FirstToken,
     ProbeFailed,
     ProbeSucceeded,
@@ -25,10 +15,8 @@ from headway.core.events import (
     RequestCancelled,
     TimerFired,
 )
-from headway.core.health import HealthConfig
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
-from headway.core.scheduler import SchedulerConfig
 from headway.core.view import Breaker
 from tests.core.house import FewestInFlight, Fixed, House, decision, entries, only, sent_to, spec
 from tests.core.storm import Storm
@@ -633,14 +621,17 @@ def test_nobody_leaves_a_sleeper_for_nowhere() -> None:
 
 def test_asking_for_a_snapshot_changes_no_decision() -> None:
     calm, watched = Storm(5), Storm(5)
-    ask_brain = watched.brain.handle
+    brain = watched.brain
 
-    def handle(event: object) -> list[Command]:
-        watched.brain.snapshot(watched.now + 50.0)
-        watched.brain.queue_positions()
-        return ask_brain(event)  # type: ignore[arg-type]
+    class Curious:
+        """Asks before each event."""
 
-    watched.brain.handle = handle  # type: ignore[method-assign,assignment]
+        def handle(self, event: Event) -> list[Command]:
+            brain.snapshot(watched.now + 50.0)
+            brain.queue_positions()
+            return brain.handle(event)
+
+    watched.brain = Curious()  # type: ignore[assignment]
     assert watched.run(150).journal == calm.run(150).journal
 
 

@@ -5,14 +5,16 @@ import math
 import pytest
 
 from headway.core.commands import Command
-from headway.core.fleet import Fleet, FleetConfig, Replica
+from headway.core.constants import FleetConfig
+from headway.core.entries import Entry
+from headway.core.fleet import Fleet, Replica
 from headway.core.ids import AttemptId, ReplicaId
-from headway.core.ledger import Entry
 from headway.core.memory import Outlook
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import LoadSample
 from headway.core.view import Breaker, ReplicaView
 from tests.core.house import request, spec
+from tests.interpreted import interpreted
 
 A = ReplicaId("a")
 OUTLOOK = Outlook([1.0] + [0.0] * 6)
@@ -421,6 +423,7 @@ def test_a_pause_is_not_a_slow_step() -> None:
     assert after.step_s(1, 50) == pytest.approx(learned.step_s(1, 50), rel=0.1)
 
 
+@interpreted
 def test_lengths_and_cache_are_learned_from_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard()
     seen: list[tuple[object, ...]] = []
@@ -458,6 +461,7 @@ def test_a_removed_replica_keeps_its_account_until_all_is_settled() -> None:
     assert yard.fleet.take_changed(yard.now) == [] or A not in yard.fleet.replicas
 
 
+@interpreted
 def test_forecasts_of_new_outputs_are_remembered_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(FleetConfig(outlooks=2))
     calls: list[int] = []

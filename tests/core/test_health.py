@@ -6,7 +6,8 @@ import pytest
 
 from headway.core.commands import Command, Probe, SetTimer
 from headway.core.commands import HealthChanged as Changed
-from headway.core.health import BREAKER, NEXT, Health, HealthConfig, Phase, Signal
+from headway.core.constants import HealthConfig
+from headway.core.health import BREAKER, NEXT, Health, Phase, Signal
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.outcome import VERDICT, Outcome, OutcomeKind, Verdict
 from headway.core.view import Breaker

@@ -5,8 +5,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
+from headway.core.constants import LedgerConfig
+from headway.core.entries import Entry
 from headway.core.ids import AttemptId, ReplicaId
-from headway.core.ledger import Account, Entry, Ledger, LedgerConfig
+from headway.core.ledger import Account, Ledger
 from headway.core.memory import Outlook
 from tests.core.house import request
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.core.constants import PrefixConfig
 from headway.core.ids import ReplicaId
-from headway.core.prefix import PrefixConfig, PrefixIndex
+from headway.core.prefix import PrefixIndex
 
 A, B, C = ReplicaId("a"), ReplicaId("b"), ReplicaId("c")
 

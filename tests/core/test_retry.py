@@ -2,9 +2,11 @@
 
 import pytest
 
+from headway.core.constants import RetryConfig
+from headway.core.entries import Tries
 from headway.core.ids import ReplicaId
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.core.retry import FINAL, NOBODY, RULES, Retries, RetryConfig, Rule, Tries, answer
+from headway.core.retry import FINAL, NOBODY, RULES, Retries, Rule, answer
 
 A, B, C = ReplicaId("a"), ReplicaId("b"), ReplicaId("c")
 

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 import pytest
 
 from headway.core.commands import Command, HealthChanged
+from headway.core.constants import SchedulerConfig
+from headway.core.entries import Choice
 from headway.core.fleet import Fleet
 from headway.core.health import Phase
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance
 from headway.core.replica import LoadSample
 from headway.core.request import Demand
-from headway.core.scheduler import Choice, Pool, Scheduler, SchedulerConfig, context_limit, forecast
+from headway.core.scheduler import Pool, Scheduler, context_limit, forecast
 from headway.core.view import Breaker, ReplicaView
 from tests.core.house import FewestInFlight, Fixed, entries, request, spec
 

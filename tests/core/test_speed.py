@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.core.constants import SpeedConfig
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
-from headway.core.speed import SpeedConfig, SpeedModel, non_negative
+from headway.core.speed import SpeedModel, non_negative
 
 TRUTH = (0.012, 0.00012, 5e-8)
 RATE = 30_000.0

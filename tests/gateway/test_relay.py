@@ -4,6 +4,7 @@ import pytest
 
 from headway.core.outcome import OutcomeKind
 from headway.gateway.head import HeadReader, ResponseHead
+from headway.gateway.outlet import Outlet
 from headway.gateway.relay import (
     MAX_HELD_ANSWER_BYTES,
     MAX_HELD_ERROR_BYTES,
@@ -21,17 +22,15 @@ ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}\n\n'
 
 
-class Outlet:
-    """The client's response, as far as a relay sees it."""
+class Client:
+    """The client's transport: it gives what it gets to the boss."""
 
     def __init__(self, boss: "Boss") -> None:
         self.boss = boss
-        self.begun = self.fixed = self.body_sent = False
 
     def write(self, data: bytes) -> None:
-        assert self.begun
+        assert self.boss.outlet.begun
         assert data
-        self.body_sent = True
         self.boss.given += data
 
 
@@ -39,7 +38,7 @@ class Boss:
     """Writes down."""
 
     def __init__(self, injected_usage: bool = False) -> None:
-        self.outlet = Outlet(self)
+        self.outlet = Outlet(Client(self))  # type: ignore[arg-type]
         self.advanced = False
         self.injected_usage = injected_usage
         self.given = b""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headway.core.view import ReplicaView, Speed
-from headway.policies.headroom import PLUGIN, Headroom, HeadroomConfig
+from headway.policies.headroom import PLUGIN, Headroom
+from headway.policies.weights import HeadroomConfig
 from tests.policies.fleet import FAST, SLOW, UNKNOWN, busy, demand, pick, send, view
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.brain import Brain, BrainConfig
+from headway.core.brain import Brain
 from headway.core.commands import Abort, Command, Hold, Probe, Record, Reject, Relay, SetTimer
+from headway.core.constants import BrainConfig
 from headway.core.events import Event, TimerFired
 from headway.core.ids import AttemptId, RequestId
 from headway.core.plugin import NoConfig

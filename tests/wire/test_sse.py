@@ -11,6 +11,7 @@ from headway.wire import sse
 from headway.wire.answers import Usage
 from headway.wire.chunks import Tally
 from headway.wire.sse import Scanner, UsageStripper
+from tests.interpreted import interpreted
 from tests.wire import streams
 from tests.wire.streams import LINE_ENDS, written
 
@@ -256,6 +257,7 @@ def test_events_known_by_sight_say_what_they_would_when_read(texts: list[str], k
         assert seen(by_sight) == seen(read), piece
 
 
+@interpreted
 def test_a_usual_stream_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     scanner, read = Scanner(), list[bytes]()
 

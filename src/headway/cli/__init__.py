@@ -72,7 +72,10 @@ def hold_standard_descriptors() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"headway {__version__}")
+        from headway.core import memory
+
+        form = "pure Python" if memory.__file__.endswith(".py") else "compiled"
+        typer.echo(f"headway {__version__} ({form})")
         raise typer.Exit
 
 

@@ -10,7 +10,8 @@ from headway.compose.load import convert, near
 from headway.compose.registry import Registry
 from headway.compose.settings import Settings
 from headway.compose.source import Problem, SettingsError
-from headway.core.brain import Brain, BrainConfig
+from headway.core.brain import Brain
+from headway.core.constants import BrainConfig
 from headway.core.plugin import Plugin
 from headway.wire import journal
 

@@ -6,7 +6,7 @@ import msgspec
 
 from headway.compose.registry import Registry
 from headway.compose.settings import Settings
-from headway.core.brain import BrainConfig
+from headway.core.constants import BrainConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

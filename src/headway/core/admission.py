@@ -12,52 +12,13 @@ nor is it passed by for ever: the head is overtaken at most `bypass_max` times.
 import math
 from collections.abc import Iterator
 
-import msgspec
-
 from headway.core.commands import Reject
+from headway.core.constants import AdmissionConfig
+from headway.core.entries import Job, Waiting
 from headway.core.fleet import Fleet
-from headway.core.ids import AttemptId, ReplicaId, RequestId
-from headway.core.memory import Share
-from headway.core.request import Demand, RequestInfo
-from headway.core.retry import Tries
+from headway.core.ids import RequestId
+from headway.core.request import RequestInfo
 from headway.core.view import ReplicaView
-
-
-class AdmissionConfig(msgspec.Struct, frozen=True):
-    """Constants of admission.
-
-    `max_queued`, `queue_timeout_s`: bounds of each model's queue; SDKs give up after minutes, people much earlier.
-    `bypass_max`: times a head that does not fit may be overtaken. `scan`: how far behind the head one looks for
-    somebody who fits. `retry_after_max_s` bounds what clients are told.
-    """
-
-    max_queued: int = 512
-    queue_timeout_s: float = 30.0
-    bypass_max: int = 32
-    scan: int = 32
-    retry_after_max_s: float = 30.0
-
-
-class Job(msgspec.Struct, gc=False):
-    """One request from arrival to its end. `part` is its share of a memory forecast."""
-
-    request: RequestInfo
-    demand: Demand
-    matches: dict[ReplicaId, int]
-    part: Share
-    at_least: int
-    arrived_at: float
-    tries: Tries
-    attempt: AttemptId | None = None
-    held: bool = False
-
-
-class Waiting(msgspec.Struct):
-    """A job in a queue. `bypassed` counts overtakings while it was the head."""
-
-    job: Job
-    expires: float
-    bypassed: int = 0
 
 
 class HoldQueue:

@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
-
-from headway.core.admission import Admission, AdmissionConfig, HoldQueue, Job, expired
+from headway.core.admission import Admission, HoldQueue, expired
 from headway.core.commands import Abort, Command, Dispatch, Hold, Probe, Record, Reject, Relay, SetTimer, Settled
+from headway.core.constants import (
+    BrainConfig,
+)
+from headway.core.entries import Choice, Entry, Job, Tries
 from headway.core.events import (
     AttemptFinished,
     DrainAsked,
@@ -28,35 +30,14 @@ from headway.core.events import (
     SampleTaken,
     TimerFired,
 )
-from headway.core.fleet import Fleet, FleetConfig, Replica
-from headway.core.health import HealthConfig
+from headway.core.fleet import Fleet, Replica
 from headway.core.ids import ReplicaId, RequestId, attempt_id
-from headway.core.ledger import Entry, LedgerConfig
-from headway.core.length import LengthConfig
-from headway.core.memory import MemoryConfig
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.plugin import Chance, Policy
-from headway.core.prefix import PrefixConfig
 from headway.core.request import RequestInfo
-from headway.core.retry import FINAL, RELAYED, Retries, RetryConfig, Rule, Tries, answer
-from headway.core.scheduler import Avoid, Choice, Pool, Scheduler, SchedulerConfig, forecast
-from headway.core.speed import SpeedConfig
+from headway.core.retry import FINAL, RELAYED, Retries, Rule, answer
+from headway.core.scheduler import Avoid, Pool, Scheduler, forecast
 from headway.core.view import FleetSnapshot, ReplicaView
-
-
-class BrainConfig(msgspec.Struct, frozen=True):
-    """Every constant of the brain; each is explained where it belongs."""
-
-    ledger: LedgerConfig = LedgerConfig()
-    memory: MemoryConfig = MemoryConfig()
-    length: LengthConfig = LengthConfig()
-    prefix: PrefixConfig = PrefixConfig()
-    speed: SpeedConfig = SpeedConfig()
-    health: HealthConfig = HealthConfig()
-    retry: RetryConfig = RetryConfig()
-    fleet: FleetConfig = FleetConfig()
-    admission: AdmissionConfig = AdmissionConfig()
-    scheduler: SchedulerConfig = SchedulerConfig()
 
 
 class Brain:

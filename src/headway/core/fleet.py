@@ -13,41 +13,27 @@ import math
 import msgspec
 
 from headway.core.commands import Command
-from headway.core.health import Health, HealthConfig
+from headway.core.constants import (
+    FleetConfig,
+    HealthConfig,
+    LedgerConfig,
+    LengthConfig,
+    MemoryConfig,
+    PrefixConfig,
+    SpeedConfig,
+)
+from headway.core.entries import Entry, Expected, Since
+from headway.core.health import Health
 from headway.core.ids import ReplicaId
-from headway.core.ledger import Account, Entry, Ledger, LedgerConfig, Since
-from headway.core.length import LengthConfig, LengthModel
-from headway.core.memory import HORIZONS, MemoryConfig, Outlook, Residual, Share
+from headway.core.ledger import Account, Ledger
+from headway.core.length import LengthModel
+from headway.core.memory import HORIZONS, Outlook, Residual
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.core.prefix import PrefixConfig, PrefixIndex
+from headway.core.prefix import PrefixIndex
 from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import Demand, RequestInfo
-from headway.core.speed import SpeedConfig, SpeedModel
+from headway.core.speed import SpeedModel
 from headway.core.view import ReplicaView, Speed
-
-
-class FleetConfig(msgspec.Struct, frozen=True):
-    """Constants of the fleet.
-
-    `stale_after_s`: five scrape intervals of 0.5 s. `rebuild_s`: pace of rebuilding a replica's forecast.
-    `frozen_samples`, `frozen_tokens`: so many reports without any change while our own load moved by so much mean that
-    the gauges are stuck. `drift_tokens2_per_s`: variance that a report gains with age (100 tokens after a second).
-    `sweep_s`: how often views are checked for the passing of time. `outlooks`: how many forecasts of new requests are
-    remembered (for `rebuild_s`, per model and output limit). `step_window_s`: shortest window a step time is
-    learned from. `prefill_tokens`: shortest prefill worth learning from (below it, latency hides the rate).
-    """
-
-    stale_after_s: float = 2.5
-    rebuild_s: float = 0.5
-    frozen_samples: int = 5
-    frozen_tokens: int = 64
-    drift_tokens2_per_s: float = 1e4
-    sweep_s: float = 0.1
-    ramp_refresh_s: float = 0.25
-    outlooks: int = 1024
-    step_window_s: float = 0.25
-    prefill_tokens: int = 64
-
 
 _MERGED = tuple(
     name for name in LoadSample.__struct_fields__ if name not in ("replica_id", "taken_at", "epoch", "partial")
@@ -181,13 +167,6 @@ class Replica:
         self.window_at = at
         self.window_area = 0.0
         self.window_tokens = 0
-
-
-class Expected(msgspec.Struct, frozen=True, gc=False):
-    """What is believed of a request: for policies, and for the memory forecast."""
-
-    demand: Demand
-    part: Share
 
 
 class Fleet:
@@ -489,7 +468,7 @@ class Fleet:
         """The replica as it is at `at`. Changes nothing. (Every request pays for one or two of these.)"""
         account, gauges, health, speed = replica.account, replica.gauges, replica.health, replica.speed
         sample, capacity, seats, in_flight = gauges.sample, replica.capacity, replica.seats, account.in_flight
-        used: float = account.context
+        used = float(account.context)
         context = used
         peak_mean, peak_var = account.curve.peak(self.memory.z)
         total, waiting = in_flight, 0

@@ -13,41 +13,11 @@ here: panic and "the last one is never ejected", which concern a model's replica
 import enum
 from collections.abc import Callable
 
-import msgspec
-
 from headway.core.commands import Command, HealthChanged, Probe, Record, SetTimer
+from headway.core.constants import HealthConfig
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.outcome import VERDICT, Outcome, OutcomeKind, Verdict
 from headway.core.view import Breaker
-
-
-class HealthConfig(msgspec.Struct, frozen=True):
-    """Constants of health.
-
-    `failures`: consecutive ones that open (Envoy's and HAProxy's habit is 3 to 5). `window`, `window_min`,
-    `failure_rate`: of the last outcomes, how many must be there and have failed to open. `probe_failures`: failed
-    probes in a row. `open_s` doubles (`backoff`) up to `open_max_s` and falls back after `forgive_s` of health.
-    `avoid_s`: backpressure without Retry-After; `avoid_max_s` bounds what an engine may ask. `slow_start_s` and
-    `slow_start_floor`: ramp of the share of capacity after a return. `silent_s`: a stream that said something this
-    recently is alive although its port refuses connections.
-    """
-
-    failures: int = 3
-    window: int = 20
-    window_min: int = 10
-    failure_rate: float = 0.5
-    probe_failures: int = 3
-    open_s: float = 2.0
-    backoff: float = 2.0
-    open_max_s: float = 60.0
-    forgive_s: float = 60.0
-    probe_timeout_s: float = 10.0
-    pending_probe_s: float = 1.0
-    avoid_s: float = 1.0
-    avoid_max_s: float = 5.0
-    slow_start_s: float = 10.0
-    slow_start_floor: float = 0.1
-    silent_s: float = 0.5
 
 
 class Phase(enum.StrEnum):

@@ -9,71 +9,10 @@ an unknown attempt) changes nothing and is counted in `Ledger.ignored`.
 from collections import deque
 from collections.abc import Sequence
 
-import msgspec
-
+from headway.core.constants import LedgerConfig
+from headway.core.entries import Entry, Share, Since
 from headway.core.ids import AttemptId, ReplicaId
-from headway.core.memory import Curve, Share
-from headway.core.request import RequestInfo
-
-
-class LedgerConfig(msgspec.Struct, frozen=True):
-    """Constants of the ledger.
-
-    `log_entries` bounds the memory of recent changes per replica; it must cover the flight time of a load report
-    (2,048 changes are two seconds at 1,000 changes a second on one replica).
-    """
-
-    log_entries: int = 2048
-
-
-class Entry(msgspec.Struct, gc=False):
-    """One attempt in flight (tokens, seconds).
-
-    `prompt` is the whole prompt, `hit` what is believed cached of it, `predicted_hit` the same before trust is
-    applied; `reserve` the expected total output, `limit` the most it can be (0: unknown). `started`: its prefill is
-    done or presumed done; `first_token_at` only when content was seen. `ahead`: uncached tokens that had to be
-    prefilled when it was sent, its own included.
-    """
-
-    attempt_id: AttemptId
-    request: RequestInfo
-    replica_id: ReplicaId
-    prompt: int
-    hit: int
-    predicted_hit: int
-    reserve: int
-    limit: int
-    share: Share
-    dispatched_at: float
-    heard_at: float
-    forecast_ttft_s: float
-    forecast_output: float
-    ahead: int = 0
-    generated: int = 0
-    started: bool = False
-    first_token_at: float | None = None
-    aborting: bool = False
-
-    @property
-    def uncached(self) -> int:
-        """Prompt tokens to be prefilled."""
-        return self.prompt - self.hit
-
-    @property
-    def outstanding(self) -> int:
-        """Reserved tokens not generated yet."""
-        left = self.reserve - self.generated
-        return left if left > 0 else 0
-
-
-class Since(msgspec.Struct, gc=False):
-    """What an account changed by since a moment."""
-
-    context: int = 0
-    in_flight: int = 0
-    started: int = 0
-    prefill: int = 0
-    dispatched: int = 0
+from headway.core.memory import Curve
 
 
 class Account:

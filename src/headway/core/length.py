@@ -15,26 +15,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import exp
 
-import msgspec
-
+from headway.core.constants import LengthConfig
 from headway.core.request import RequestInfo
-
-
-class LengthConfig(msgspec.Struct, frozen=True):
-    """Constants of the length model. `output_mean` is the mean (tokens) of the exponential law believed at first."""
-
-    bytes_per_token: float = 4.0  # English on vocabularies of 100k and more
-    max_bytes_per_token: float = 32.0  # JSON-escaped Cyrillic or Chinese reaches 24
-    prior_prompt_tokens: float = 500.0  # weight of the prior ratio: one ordinary prompt outweighs it
-    prompt_weight_tokens: float = 4096.0  # no single prompt weighs more
-    output_mean: float = 256.0
-    bins: int = 64
-    growth: float = 1.2  # width ratio of bins: 64 of them reach 300 k tokens
-    shrink: float = 50.0
-    memory: float = 10_000.0  # observations after which the past is halved, so that drift is followed
-    max_models: int = 256  # the least recently observed is dropped: model names come from outside
-    max_limits: int = 512  # cached forecasts per law
-
 
 _MAX_HAZARD = 0.999
 """No bin ends everything: what outlives all that was seen must still be divisible by its own survival."""

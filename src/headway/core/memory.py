@@ -9,7 +9,7 @@ kept as sums so that a request is added or taken away without walking the batch.
 import math
 from collections.abc import Iterable, Sequence
 
-import msgspec
+from headway.core.entries import Share
 
 HORIZONS = (0, 40, 110, 280, 700, 1750, 4300)
 """Decode steps ahead at which use is forecast. Roughly geometric: the peak of a batch is flat, and seven points miss
@@ -29,42 +29,6 @@ def _difference(a: list[float], b: list[float]) -> list[float]:
     a0, a1, a2, a3, a4, a5, a6 = a
     b0, b1, b2, b3, b4, b5, b6 = b
     return [a0 - b0, a1 - b1, a2 - b2, a3 - b3, a4 - b4, a5 - b5, a6 - b6]
-
-
-class MemoryConfig(msgspec.Struct, frozen=True):
-    """Constants of the memory forecast.
-
-    `spare`: fraction of the pool never promised (rho; watermarks of engines are about 1 %). `block_tokens`: size of a
-    KV block (16 is vLLM's default; half a block is lost per sequence on average). `z`: deviations kept clear when
-    judging whether a request fits (97.7 % one-sided; algorithms suggest 1.6 to 2.5).
-    """
-
-    spare: float = 0.01
-    block_tokens: int = 16
-    z: float = 2.0
-
-
-class Share(msgspec.Struct, gc=False):
-    """What one request adds to a curve: expected tokens and variance at each horizon, and what it holds if it lives:
-    `context` now, `sequences` more at each step. None of its means and deviations exceeds `mean_bound` and
-    `sigma_bound`: they decide most cases without a look at the horizons."""
-
-    mean: list[float]
-    var: list[float]
-    context: float
-    sequences: int
-    mean_bound: float
-    sigma_bound: float
-
-    @property
-    def peak(self) -> float:
-        """The largest mean."""
-        return max(self.mean)
-
-    @property
-    def peak_var(self) -> float:
-        """The largest variance."""
-        return max(self.var)
 
 
 class Outlook:

@@ -10,8 +10,7 @@ Text blocks are a guess about token blocks; `trust` is how far measured `cached_
 
 from itertools import islice
 
-import msgspec
-
+from headway.core.constants import PrefixConfig
 from headway.core.ids import ReplicaId
 
 _BYTES_PER_BLOCK = 92
@@ -19,17 +18,6 @@ _BYTES_PER_BLOCK = 92
 
 _BYTES_PER_COPY = 108
 """A block at one replica: an entry of its dict of use, and the hash itself (48 as allocated)."""
-
-
-class PrefixConfig(msgspec.Struct, frozen=True):
-    """Constants of the prefix index. Whoever hashes prompts takes `block_bytes` from here."""
-
-    block_bytes: int = 512
-    max_blocks: int = 16_384  # per replica: 8 MiB of text, about 2 M tokens, more than a KV pool usually holds
-    max_bytes: int = 64 * 1024 * 1024
-    trust_tokens: float = 4096.0  # weight of the initial trust of 1
-    trust_memory: float = 0.98  # per correction: the last fifty count
-    decoded: int = 1024  # cached sets of replicas
 
 
 class _Shelf:

@@ -10,27 +10,10 @@ Quarantined requests are refused with 503 and the time left: a cut connection is
 
 import enum
 
-import msgspec
-
+from headway.core.constants import RetryConfig
+from headway.core.entries import Answer, Suspect, Tries
 from headway.core.ids import ReplicaId
 from headway.core.outcome import Outcome, OutcomeKind
-
-
-class RetryConfig(msgspec.Struct, frozen=True):
-    """Constants of retries.
-
-    `ratio`, `floor`: retries in flight are at most `max(floor, ratio * active requests)`. `attempts`: counted tries of
-    one request. `tries`: all tries, free ones included (attempt ids have one digit). `kills`: replicas a request may
-    take down before it is quarantined for `quarantine_s`; `suspects` bounds the memory of such requests.
-    """
-
-    ratio: float = 0.2
-    floor: int = 3
-    attempts: int = 2
-    tries: int = 5
-    kills: int = 2
-    quarantine_s: float = 300.0
-    suspects: int = 1024
 
 
 class Rule(enum.StrEnum):
@@ -78,15 +61,6 @@ was lost with the request on it. A stale connection alone accuses nobody: engine
 the time. It counts against the request only if another try of it then kills for certain."""
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """Our own words for a failed attempt that has none of the engine's."""
-
-    status: int
-    code: str
-    message: str
-    retry_after_s: float = 0.0
-
-
 def answer(outcome: Outcome) -> Answer:
     """What to tell the client. Never a 4xx: SDKs retry the 5xx that a cut connection deserves. No address is named."""
     if outcome.kind in NOBODY:
@@ -96,24 +70,6 @@ def answer(outcome: Outcome) -> Answer:
     if outcome.kind is OutcomeKind.ENGINE_ABORT:
         return Answer(503, "upstream_failed", "the engine aborted the request before it produced anything", 1.0)
     return Answer(502, "upstream_failed", f"the engine failed before it answered ({outcome.kind})")
-
-
-class Tries(msgspec.Struct, gc=False):
-    """The tries of one request so far."""
-
-    made: int = 0
-    counted: int = 0
-    free_used: bool = False
-    excluded: tuple[ReplicaId, ...] = ()
-    deaths: tuple[ReplicaId, ...] = ()
-    retrying: bool = False
-
-
-class Suspect(msgspec.Struct):
-    """A request body that took replicas down."""
-
-    replicas: tuple[ReplicaId, ...]
-    until: float
 
 
 class Retries:

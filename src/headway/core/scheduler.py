@@ -14,34 +14,15 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from headway.core.commands import Command, HealthChanged, Record
+from headway.core.constants import SchedulerConfig
+from headway.core.entries import Choice
 from headway.core.fleet import Fleet, Replica
 from headway.core.health import Phase
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Policy
 from headway.core.request import Demand
 from headway.core.view import Candidate, Decision, Forecast, ReplicaView
-
-
-class SchedulerConfig(msgspec.Struct, frozen=True):
-    """Constants of the choice.
-
-    `max_in_flight`: attempts one replica may have, 0 for no limit. `slow_start_requests`: what a warming replica of
-    unknown capacity may have at most when warm (a fraction of it until then). `panic`: share of ejected replicas above
-    which they are used. `candidates`: how many a Decision remembers. `considered`: of more candidates than this only so
-    many, drawn by chance, and the `warmest` ones are ranked (0: always all). The best of 256 drawn at random is as good
-    as the best of 1,000 for every purpose (Mitzenmacher: even two choices come close), and costs a quarter.
-    """
-
-    max_in_flight: int = 0
-    slow_start_requests: int = 32
-    panic: float = 0.5
-    candidates: int = 8
-    considered: int = 256
-    warmest: int = 32
-
 
 Avoid = Callable[[ReplicaId, str], str]
 """Given a replica and why it is not preferred, a reason against it for one request, or nothing."""
@@ -170,16 +151,6 @@ def context_limit(replica: Replica) -> int:
     """Most tokens one request can have at a replica, 0 if unknown."""
     known = [limit for limit in (replica.spec.max_model_tokens, replica.capacity) if limit]
     return min(known, default=0)
-
-
-class Choice(msgspec.Struct, gc=False):
-    """What was chosen, and from what."""
-
-    view: ReplicaView
-    index: int
-    views: Sequence[ReplicaView]
-    all_costs: Sequence[tuple[float, ...]]
-    exclusions: dict[str, int]
 
 
 class Scheduler:

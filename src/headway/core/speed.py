@@ -18,8 +18,7 @@ fit then starts anew from what it leans on, multiplied by how far off it was.
 
 from math import exp, isfinite, log, sqrt
 
-import msgspec
-
+from headway.core.constants import SpeedConfig
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 from headway.core.view import Speed
@@ -34,25 +33,6 @@ _TYPICAL_PREFILL: Vector = (1.0, 1024.0, 1.0)
 
 _FASTEST_S_PER_TOKEN = 1e-7
 """No replica prefills more than ten million tokens a second; keeps the rate finite when the slope is fitted to 0."""
-
-
-class SpeedConfig(msgspec.Struct, frozen=True):
-    """Priors and constants of the speed model. The priors resemble an 8B model on one data-centre GPU."""
-
-    step_base_s: float = 0.010
-    step_per_request_s: float = 0.00005
-    step_per_token_s: float = 2e-8
-    prefill_overhead_s: float = 0.005
-    prefill_tokens_per_s: float = 8000.0
-    forget: float = 0.98  # per observation of a replica: the last fifty count
-    forget_kind: float = 0.998
-    shrink: float = 20.0  # pseudo-observations taken from the kind
-    prior: float = 4.0  # pseudo-observations per coefficient taken from the prior
-    outlier: float = 3.0  # an observation counts as at most this multiple (at least this fraction) of the expected
-    surprises: int = 4  # outliers of one sign in a row that are news (times the replicas, for a kind)
-    alike: float = 1.5  # a replica this close to its kind leans on it as it is, an odder one on a multiple of it
-    enough: int = 4  # observations of a kind from which its speeds count as learned
-    max_kinds: int = 64
 
 
 class _Fit:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from headway.core.commands import Dispatch
 from headway.core.events import AttemptFinished, FirstToken, SampleTaken
 from headway.core.outcome import Outcome, OutcomeKind
+from headway.gateway.facts import Facts
 from headway.gateway.head import ResponseHead
 from headway.gateway.intake import payload
 from headway.gateway.outlet import Outlet
-from headway.gateway.relay import TIMEOUTS, Facts, Relay, StreamRelay, choose, facts_of, kind_of
+from headway.gateway.relay import TIMEOUTS, Relay, StreamRelay, choose, facts_of, kind_of
 from headway.gateway.target import Target
 from headway.gateway.upstream import UpstreamConnection
 from headway.runtime.clock import now

@@ -6,14 +6,13 @@ drains says "abort" inside a 200), a stream until its first content, but never l
 A relay never talks to the brain or the client itself: `Exchange` does both.
 """
 
-from typing import Protocol
-
-import msgspec
+from typing import ClassVar, Protocol
 
 from headway.core.outcome import OutcomeKind
+from headway.gateway.facts import NO_FACTS, Facts
 from headway.gateway.head import ResponseHead
 from headway.gateway.outlet import Outlet
-from headway.wire.answers import Answer, Usage, answer_of
+from headway.wire.answers import Answer, answer_of
 from headway.wire.errors import sse_error
 from headway.wire.sse import Scanner, UsageStripper
 
@@ -28,15 +27,6 @@ to those it was working on when its engine process dies."""
 TIMEOUTS = frozenset((OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT, OutcomeKind.CONNECT_TIMEOUT))
 
 
-class Facts(msgspec.Struct, frozen=True, gc=False):
-    """What a response said about itself, for the settlement."""
-
-    usage: Usage | None = None
-    tokens: int = 0
-    hit_limit: bool = False
-
-
-NO_FACTS = Facts()
 OK = OutcomeKind.OK
 
 
@@ -148,7 +138,7 @@ class PlainRelay:
 class _Holding(PlainRelay):
     """Holds the body up to a limit."""
 
-    limit = 0
+    limit: ClassVar[int] = 0
 
     def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
         super().__init__(boss, head, length)
@@ -169,7 +159,7 @@ class _Holding(PlainRelay):
 class ErrorRelay(_Holding):
     """A refusal that another replica may not repeat: asks before passing it on, as soon as its (short) body is here."""
 
-    limit = MAX_HELD_ERROR_BYTES
+    limit: ClassVar[int] = MAX_HELD_ERROR_BYTES
 
     def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
         super().__init__(boss, head, length)
@@ -219,7 +209,7 @@ class ErrorRelay(_Holding):
 class AnswerRelay(_Holding):
     """A JSON answer, held until it is complete or too long to hold."""
 
-    limit = MAX_HELD_ANSWER_BYTES
+    limit: ClassVar[int] = MAX_HELD_ANSWER_BYTES
     impatient = False  # an answer that is not complete is of no use to the client
 
     def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
@@ -266,7 +256,7 @@ class StreamRelay(_Holding):
     piece ends within a line: half an event is of no use to a client, and would be broken JSON if the engine died there.
     """
 
-    limit = MAX_HELD_STREAM_BYTES
+    limit: ClassVar[int] = MAX_HELD_STREAM_BYTES
 
     def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
         super().__init__(boss, head, length)

@@ -20,12 +20,11 @@ a known capacity there is no `mem`.
 from collections.abc import Sequence
 from math import erfc, fsum, inf, sqrt
 
-import msgspec
-
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Plugin
 from headway.core.request import Demand
 from headway.core.view import ReplicaView, Speed
+from headway.policies.weights import HeadroomConfig
 
 Costs = list[tuple[float, ...]]
 
@@ -35,25 +34,6 @@ and a token add to that, prefill backlog, mean output left, running requests, ho
 `unc`, and the tokens up to which neither memory nor batch slots make a request wait or cost anything."""
 
 _KNOWN = 4096  # replicas whose terms are remembered, at most
-
-
-class HeadroomConfig(msgspec.Struct, frozen=True):
-    """Weights, and the costs of things (s). The SLOs only set the scale of waiting that a warm prefix may cost."""
-
-    ttft_weight: float = 1.0
-    decode_weight: float = 0.3
-    tolerance: float = 0.05
-    exact: int = 16  # replicas whose `mem` is worked out, at most
-    reserve: float = 0.01  # share of the KV pool that engines keep back
-    requeue_s: float = 1.0  # a preempted request waits to be scheduled again
-    lost_slo_s: float = 20.0  # a preemption stalls the replica for long enough to lose its victims' SLOs
-    doubt: float = 0.25  # deviation of the prefill sent since the last sample, as a share of it
-    sticky_hit: float = 0.8  # share of the prompt cached from which a request is drawn to its warm replicas
-    sticky_tokens: int = 1024  # smaller hits are not worth a queue
-    sticky_slos: float = 2.0  # TTFT SLOs that the best warm replica may be behind the best cold one
-    sticky_patience: float = 4.0  # prefill times saved that it may cost more in all
-    ttft_slo_s: float = 1.0
-    ttft_slo_per_token_s: float = 0.00025
 
 
 class Headroom:

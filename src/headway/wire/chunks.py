@@ -9,74 +9,17 @@ import msgspec
 from msgspec import Raw
 
 from headway.wire.answers import LIMIT_WORDS, RawUsage, Usage, reason_of
+from headway.wire.shapes import ABSENT, Choice, Chunk, Delta, Error, Message, Other, Response, Stop
 
-ABSENT = Raw(b"")
 NULL = b"null"
 
 
-class _Delta(msgspec.Struct, gc=False):
-    content: str | list[Raw] | None = None
-    role: Raw = ABSENT
-    tool_calls: Raw = ABSENT
-    reasoning: Raw = ABSENT
-    reasoning_content: Raw = ABSENT
-    function_call: Raw = ABSENT
-
-
-class _Choice(msgspec.Struct, gc=False):
-    delta: _Delta | None = None
-    text: Raw = ABSENT
-    finish_reason: str | None = None
-    token_ids: list[int] | None = None
-
-
-class _Chunk(msgspec.Struct, gc=False):
-    """OpenAI chat and completions."""
-
-    choices: list[_Choice] | None = None
-    usage: Raw = ABSENT
-    error: Raw = ABSENT
-
-
-class _Response(msgspec.Struct, gc=False):
-    usage: RawUsage | None = None
-    error: Raw = ABSENT
-    incomplete_details: Raw = ABSENT
-
-
-class _Message(msgspec.Struct, gc=False):
-    usage: RawUsage | None = None
-
-
-class _Stop(msgspec.Struct, gc=False):
-    stop_reason: str | None = None
-
-
-class _Other(msgspec.Struct, gc=False):
-    """Responses, Anthropic messages, llama.cpp's and SGLang's own streams, and bare errors."""
-
-    type: str = ""
-    object: str = ""
-    message: Raw = ABSENT
-    delta: Raw = ABSENT
-    response: _Response | None = None
-    meta_info: RawUsage | None = None
-    tokens_predicted: int | None = None
-    tokens_evaluated: int = 0
-    stop: bool = False
-    stop_type: str = ""
-
-
-class _Error(msgspec.Struct, gc=False):
-    message: str = ""
-
-
-_CHUNK = msgspec.json.Decoder(_Chunk)
-_OTHER = msgspec.json.Decoder(_Other)
+_CHUNK = msgspec.json.Decoder(Chunk)
+_OTHER = msgspec.json.Decoder(Other)
 _USAGE = msgspec.json.Decoder(RawUsage | None)
-_MESSAGE = msgspec.json.Decoder(_Message)
-_STOP = msgspec.json.Decoder(_Stop)
-_ERROR = msgspec.json.Decoder(_Error | str | None)
+_MESSAGE = msgspec.json.Decoder(Message)
+_STOP = msgspec.json.Decoder(Stop)
+_ERROR = msgspec.json.Decoder(Error | str | None)
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _ENDS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
 
@@ -126,7 +69,7 @@ class Tally:
         if chunk.usage is not ABSENT:
             self._raw_usage(chunk.usage)
 
-    def _choice(self, choice: _Choice) -> None:
+    def _choice(self, choice: Choice) -> None:
         if choice.token_ids is not None:
             self.tokens += len(choice.token_ids)
         elif choice.text is not ABSENT or (choice.delta is not None and _has_content(choice.delta)):
@@ -158,7 +101,7 @@ class Tally:
             self._finish(reason)
         self._native(event)
 
-    def _native(self, event: _Other) -> None:
+    def _native(self, event: Other) -> None:
         if event.meta_info is not None:
             self._report(event.meta_info)
             if reason := reason_of(event.meta_info.finish_reason):
@@ -168,7 +111,7 @@ class Tally:
             if event.stop:
                 self._finish(event.stop_type)
 
-    def _response(self, response: _Response) -> None:
+    def _response(self, response: Response) -> None:
         self._report(response.usage)
         if bytes(response.error) not in (b"", NULL):
             self._error(response.error)
@@ -201,7 +144,7 @@ class Tally:
         self.tokens = max(self.tokens, usage.completion_tokens)
 
 
-def _has_content(delta: _Delta) -> bool:
+def _has_content(delta: Delta) -> bool:
     if delta.content is not None and (delta.content or delta.role is ABSENT):
         return True
     for raw in (delta.tool_calls, delta.reasoning, delta.reasoning_content, delta.function_call):

@@ -26,6 +26,7 @@ from headway.wire.body import MAX_MODEL_CHARS, Body, BodyError, bad_model
 from headway.wire.fields import ABSENT, NOTHING, PATHS, SELDOM, AnyFields, Fields
 from headway.wire.form import multipart
 from headway.wire.media import measure
+from headway.wire.shapes import Named, StreamOptions
 from headway.wire.spans import TooManyKeys, top_level
 from headway.wire.splice import Edit, splice
 
@@ -46,19 +47,10 @@ _ZERO = frozenset({b"null", b"0", b"0.0"})
 _UNSET = frozenset({b"null", b"false", b"[]", b"{}", b'""', b'"none"', b'{"type":"text"}'})
 
 
-class _StreamOptions(msgspec.Struct, gc=False):
-    include_usage: bool | None = None
+_STREAM_OPTIONS = msgspec.json.Decoder(StreamOptions | None)
 
 
-_STREAM_OPTIONS = msgspec.json.Decoder(_StreamOptions | None)
-
-
-class _Named(msgspec.Struct, gc=False):
-    id: str = ""
-    user_id: str = ""
-
-
-_SESSION = msgspec.json.Decoder(str | _Named | None)
+_SESSION = msgspec.json.Decoder(str | Named | None)
 
 
 def scan(body: bytes, path: str, block_bytes: int = 512) -> Body | BodyError:

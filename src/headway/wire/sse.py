@@ -13,6 +13,7 @@ import re
 import msgspec
 
 from headway.wire.chunks import Tally
+from headway.wire.shapes import UsageOnly
 
 MAX_EVENT_BYTES = 1024 * 1024
 """An event longer than this is counted but not read."""
@@ -175,12 +176,7 @@ _COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*")  # and em
 _DATA = re.compile(rb"(?<![^\r\n])data:([^\r\n]*)")
 
 
-class _UsageOnly(msgspec.Struct, gc=False):
-    choices: list[msgspec.Raw]
-    usage: dict[str, msgspec.Raw]
-
-
-_USAGE_ONLY = msgspec.json.Decoder(_UsageOnly)
+_USAGE_ONLY = msgspec.json.Decoder(UsageOnly)
 
 
 class UsageStripper:

@@ -1,0 +1,193 @@
+"""Every constant of the brain in one place: one Struct of settings for each room of core.
+
+Only numbers and what they mean live here; what is done with them lives in the room of the same name. They are apart
+from it also because `make fast` compiles the rooms, and a Struct in compiled code loses its options.
+"""
+
+import msgspec
+
+
+class LedgerConfig(msgspec.Struct, frozen=True):
+    """Constants of the ledger.
+
+    `log_entries` bounds the memory of recent changes per replica; it must cover the flight time of a load report
+    (2,048 changes are two seconds at 1,000 changes a second on one replica).
+    """
+
+    log_entries: int = 2048
+
+
+class MemoryConfig(msgspec.Struct, frozen=True):
+    """Constants of the memory forecast.
+
+    `spare`: fraction of the pool never promised (rho; watermarks of engines are about 1 %). `block_tokens`: size of a
+    KV block (16 is vLLM's default; half a block is lost per sequence on average). `z`: deviations kept clear when
+    judging whether a request fits (97.7 % one-sided; algorithms suggest 1.6 to 2.5).
+    """
+
+    spare: float = 0.01
+    block_tokens: int = 16
+    z: float = 2.0
+
+
+class LengthConfig(msgspec.Struct, frozen=True):
+    """Constants of the length model. `output_mean` is the mean (tokens) of the exponential law believed at first."""
+
+    bytes_per_token: float = 4.0  # English on vocabularies of 100k and more
+    max_bytes_per_token: float = 32.0  # JSON-escaped Cyrillic or Chinese reaches 24
+    prior_prompt_tokens: float = 500.0  # weight of the prior ratio: one ordinary prompt outweighs it
+    prompt_weight_tokens: float = 4096.0  # no single prompt weighs more
+    output_mean: float = 256.0
+    bins: int = 64
+    growth: float = 1.2  # width ratio of bins: 64 of them reach 300 k tokens
+    shrink: float = 50.0
+    memory: float = 10_000.0  # observations after which the past is halved, so that drift is followed
+    max_models: int = 256  # the least recently observed is dropped: model names come from outside
+    max_limits: int = 512  # cached forecasts per law
+
+
+class PrefixConfig(msgspec.Struct, frozen=True):
+    """Constants of the prefix index. Whoever hashes prompts takes `block_bytes` from here."""
+
+    block_bytes: int = 512
+    max_blocks: int = 16_384  # per replica: 8 MiB of text, about 2 M tokens, more than a KV pool usually holds
+    max_bytes: int = 64 * 1024 * 1024
+    trust_tokens: float = 4096.0  # weight of the initial trust of 1
+    trust_memory: float = 0.98  # per correction: the last fifty count
+    decoded: int = 1024  # cached sets of replicas
+
+
+class SpeedConfig(msgspec.Struct, frozen=True):
+    """Priors and constants of the speed model. The priors resemble an 8B model on one data-centre GPU."""
+
+    step_base_s: float = 0.010
+    step_per_request_s: float = 0.00005
+    step_per_token_s: float = 2e-8
+    prefill_overhead_s: float = 0.005
+    prefill_tokens_per_s: float = 8000.0
+    forget: float = 0.98  # per observation of a replica: the last fifty count
+    forget_kind: float = 0.998
+    shrink: float = 20.0  # pseudo-observations taken from the kind
+    prior: float = 4.0  # pseudo-observations per coefficient taken from the prior
+    outlier: float = 3.0  # an observation counts as at most this multiple (at least this fraction) of the expected
+    surprises: int = 4  # outliers of one sign in a row that are news (times the replicas, for a kind)
+    alike: float = 1.5  # a replica this close to its kind leans on it as it is, an odder one on a multiple of it
+    enough: int = 4  # observations of a kind from which its speeds count as learned
+    max_kinds: int = 64
+
+
+class HealthConfig(msgspec.Struct, frozen=True):
+    """Constants of health.
+
+    `failures`: consecutive ones that open (Envoy's and HAProxy's habit is 3 to 5). `window`, `window_min`,
+    `failure_rate`: of the last outcomes, how many must be there and have failed to open. `probe_failures`: failed
+    probes in a row. `open_s` doubles (`backoff`) up to `open_max_s` and falls back after `forgive_s` of health.
+    `avoid_s`: backpressure without Retry-After; `avoid_max_s` bounds what an engine may ask. `slow_start_s` and
+    `slow_start_floor`: ramp of the share of capacity after a return. `silent_s`: a stream that said something this
+    recently is alive although its port refuses connections.
+    """
+
+    failures: int = 3
+    window: int = 20
+    window_min: int = 10
+    failure_rate: float = 0.5
+    probe_failures: int = 3
+    open_s: float = 2.0
+    backoff: float = 2.0
+    open_max_s: float = 60.0
+    forgive_s: float = 60.0
+    probe_timeout_s: float = 10.0
+    pending_probe_s: float = 1.0
+    avoid_s: float = 1.0
+    avoid_max_s: float = 5.0
+    slow_start_s: float = 10.0
+    slow_start_floor: float = 0.1
+    silent_s: float = 0.5
+
+
+class RetryConfig(msgspec.Struct, frozen=True):
+    """Constants of retries.
+
+    `ratio`, `floor`: retries in flight are at most `max(floor, ratio * active requests)`. `attempts`: counted tries of
+    one request. `tries`: all tries, free ones included (attempt ids have one digit). `kills`: replicas a request may
+    take down before it is quarantined for `quarantine_s`; `suspects` bounds the memory of such requests.
+    """
+
+    ratio: float = 0.2
+    floor: int = 3
+    attempts: int = 2
+    tries: int = 5
+    kills: int = 2
+    quarantine_s: float = 300.0
+    suspects: int = 1024
+
+
+class FleetConfig(msgspec.Struct, frozen=True):
+    """Constants of the fleet.
+
+    `stale_after_s`: five scrape intervals of 0.5 s. `rebuild_s`: pace of rebuilding a replica's forecast.
+    `frozen_samples`, `frozen_tokens`: so many reports without any change while our own load moved by so much mean that
+    the gauges are stuck. `drift_tokens2_per_s`: variance that a report gains with age (100 tokens after a second).
+    `sweep_s`: how often views are checked for the passing of time. `outlooks`: how many forecasts of new requests are
+    remembered (for `rebuild_s`, per model and output limit). `step_window_s`: shortest window a step time is
+    learned from. `prefill_tokens`: shortest prefill worth learning from (below it, latency hides the rate).
+    """
+
+    stale_after_s: float = 2.5
+    rebuild_s: float = 0.5
+    frozen_samples: int = 5
+    frozen_tokens: int = 64
+    drift_tokens2_per_s: float = 1e4
+    sweep_s: float = 0.1
+    ramp_refresh_s: float = 0.25
+    outlooks: int = 1024
+    step_window_s: float = 0.25
+    prefill_tokens: int = 64
+
+
+class AdmissionConfig(msgspec.Struct, frozen=True):
+    """Constants of admission.
+
+    `max_queued`, `queue_timeout_s`: bounds of each model's queue; SDKs give up after minutes, people much earlier.
+    `bypass_max`: times a head that does not fit may be overtaken. `scan`: how far behind the head one looks for
+    somebody who fits. `retry_after_max_s` bounds what clients are told.
+    """
+
+    max_queued: int = 512
+    queue_timeout_s: float = 30.0
+    bypass_max: int = 32
+    scan: int = 32
+    retry_after_max_s: float = 30.0
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True):
+    """Constants of the choice.
+
+    `max_in_flight`: attempts one replica may have, 0 for no limit. `slow_start_requests`: what a warming replica of
+    unknown capacity may have at most when warm (a fraction of it until then). `panic`: share of ejected replicas above
+    which they are used. `candidates`: how many a Decision remembers. `considered`: of more candidates than this only so
+    many, drawn by chance, and the `warmest` ones are ranked (0: always all). The best of 256 drawn at random is as good
+    as the best of 1,000 for every purpose (Mitzenmacher: even two choices come close), and costs a quarter.
+    """
+
+    max_in_flight: int = 0
+    slow_start_requests: int = 32
+    panic: float = 0.5
+    candidates: int = 8
+    considered: int = 256
+    warmest: int = 32
+
+
+class BrainConfig(msgspec.Struct, frozen=True):
+    """Every constant of the brain; each is explained where it belongs."""
+
+    ledger: LedgerConfig = LedgerConfig()
+    memory: MemoryConfig = MemoryConfig()
+    length: LengthConfig = LengthConfig()
+    prefix: PrefixConfig = PrefixConfig()
+    speed: SpeedConfig = SpeedConfig()
+    health: HealthConfig = HealthConfig()
+    retry: RetryConfig = RetryConfig()
+    fleet: FleetConfig = FleetConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    scheduler: SchedulerConfig = SchedulerConfig()

@@ -1,0 +1,153 @@
+"""What the brain writes down while it works: one attempt, one request, one choice. Rooms of core pass these values to
+each other and change them in place.
+
+Only values live here, none with a rule of its own; each belongs to the room whose name is said. They are Structs, which
+are cheap to make and to read in plain Python, and must not be compiled: a Struct in compiled code loses its options.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headway.core.ids import AttemptId, ReplicaId
+from headway.core.request import Demand, RequestInfo
+from headway.core.view import ReplicaView
+
+
+class Share(msgspec.Struct, gc=False):
+    """What one request adds to a curve: expected tokens and variance at each horizon, and what it holds if it lives:
+    `context` now, `sequences` more at each step. None of its means and deviations exceeds `mean_bound` and
+    `sigma_bound`: they decide most cases without a look at the horizons."""
+
+    mean: list[float]
+    var: list[float]
+    context: float
+    sequences: int
+    mean_bound: float
+    sigma_bound: float
+
+    @property
+    def peak(self) -> float:
+        """The largest mean."""
+        return max(self.mean)
+
+    @property
+    def peak_var(self) -> float:
+        """The largest variance."""
+        return max(self.var)
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One attempt in flight (tokens, seconds).
+
+    `prompt` is the whole prompt, `hit` what is believed cached of it, `predicted_hit` the same before trust is
+    applied; `reserve` the expected total output, `limit` the most it can be (0: unknown). `started`: its prefill is
+    done or presumed done; `first_token_at` only when content was seen. `ahead`: uncached tokens that had to be
+    prefilled when it was sent, its own included.
+    """
+
+    attempt_id: AttemptId
+    request: RequestInfo
+    replica_id: ReplicaId
+    prompt: int
+    hit: int
+    predicted_hit: int
+    reserve: int
+    limit: int
+    share: Share
+    dispatched_at: float
+    heard_at: float
+    forecast_ttft_s: float
+    forecast_output: float
+    ahead: int = 0
+    generated: int = 0
+    started: bool = False
+    first_token_at: float | None = None
+    aborting: bool = False
+
+    @property
+    def uncached(self) -> int:
+        """Prompt tokens to be prefilled."""
+        return self.prompt - self.hit
+
+    @property
+    def outstanding(self) -> int:
+        """Reserved tokens not generated yet."""
+        left = self.reserve - self.generated
+        return left if left > 0 else 0
+
+
+class Since(msgspec.Struct, gc=False):
+    """What an account changed by since a moment."""
+
+    context: int = 0
+    in_flight: int = 0
+    started: int = 0
+    prefill: int = 0
+    dispatched: int = 0
+
+
+class Tries(msgspec.Struct, gc=False):
+    """The tries of one request so far."""
+
+    made: int = 0
+    counted: int = 0
+    free_used: bool = False
+    excluded: tuple[ReplicaId, ...] = ()
+    deaths: tuple[ReplicaId, ...] = ()
+    retrying: bool = False
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Our own words for a failed attempt that has none of the engine's."""
+
+    status: int
+    code: str
+    message: str
+    retry_after_s: float = 0.0
+
+
+class Suspect(msgspec.Struct):
+    """A request body that took replicas down."""
+
+    replicas: tuple[ReplicaId, ...]
+    until: float
+
+
+class Expected(msgspec.Struct, frozen=True, gc=False):
+    """What is believed of a request: for policies, and for the memory forecast."""
+
+    demand: Demand
+    part: Share
+
+
+class Job(msgspec.Struct, gc=False):
+    """One request from arrival to its end. `part` is its share of a memory forecast."""
+
+    request: RequestInfo
+    demand: Demand
+    matches: dict[ReplicaId, int]
+    part: Share
+    at_least: int
+    arrived_at: float
+    tries: Tries
+    attempt: AttemptId | None = None
+    held: bool = False
+
+
+class Waiting(msgspec.Struct):
+    """A job in a queue. `bypassed` counts overtakings while it was the head."""
+
+    job: Job
+    expires: float
+    bypassed: int = 0
+
+
+class Choice(msgspec.Struct, gc=False):
+    """What was chosen, and from what."""
+
+    view: ReplicaView
+    index: int
+    views: Sequence[ReplicaView]
+    all_costs: Sequence[tuple[float, ...]]
+    exclusions: dict[str, int]
