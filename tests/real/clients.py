@@ -48,7 +48,7 @@ def first_content(chunks: Iterator[ChatCompletionChunk]) -> None:
 
 
 class Client(threading.Thread):
-    """Reads one stream to its end, whatever that is. `longest_gap_s`: between two events."""
+    """Reads one stream to its end, whatever that is, or until it is told to leave."""
 
     def __init__(self, open_stream: Callable[[], Chunks]) -> None:
         super().__init__(daemon=True)
@@ -56,26 +56,25 @@ class Client(threading.Thread):
         self.begun = threading.Event()
         self.error: openai.APIError | None = None
         self.finish_reason = ""
-        self.events = 0
-        self.longest_gap_s = 0.0
         self.heard_at = 0.0
         self.ended_at = 0.0
+        self._left = threading.Event()
+
+    def leave(self) -> None:
+        """Close the connection at the next event."""
+        self._left.set()
+        self.join(60)
 
     def run(self) -> None:
         try:
             with self.open_stream() as chunks:
                 for chunk in chunks:
-                    self._heard()
+                    self.heard_at = time.monotonic()
+                    self.begun.set()
+                    if self._left.is_set():
+                        break
                     if chunk.choices and chunk.choices[0].finish_reason:
                         self.finish_reason = chunk.choices[0].finish_reason
         except openai.APIError as error:
             self.error = error
         self.ended_at = time.monotonic()
-
-    def _heard(self) -> None:
-        at = time.monotonic()
-        if self.events:
-            self.longest_gap_s = max(self.longest_gap_s, at - self.heard_at)
-        self.events += 1
-        self.heard_at = at
-        self.begun.set()

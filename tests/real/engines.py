@@ -24,7 +24,7 @@ class Launcher:
 
     `long_tokens` take some seconds to generate. `go_on` is added to bodies of generations that must not end
     before their limit. `hears_plain_leave`: the engine stops a plain generation when its connection closes (all do
-    for streams).
+    for streams). `leave_s`: how soon it stops, on a busy machine.
     """
 
     dialect: Dialect
@@ -37,6 +37,7 @@ class Launcher:
     long_tokens: int = 6000
     go_on: dict[str, object] = field(default_factory=dict)
     hears_plain_leave: bool = True
+    leave_s: float = 1.0
 
 
 @dataclass

@@ -101,7 +101,7 @@ class TestLeaving:
             first_content(chunks)
             chunks.close()
             for engine in pair.engines:
-                engine.wait_until_running(0, within_s=1.0)
+                engine.wait_until_running(0, within_s=pair.launcher.leave_s)
         after = headway.accounts()
         assert after["client_closed"] - before["client_closed"] == 5
         assert after["server_error"] == before["server_error"]
@@ -115,7 +115,7 @@ class TestLeaving:
                 model=pair.launcher.model, messages=CHAT, max_tokens=ENDLESS, extra_body=pair.launcher.go_on
             )
         for engine in pair.engines:
-            engine.wait_until_running(0, within_s=1.0 if pair.launcher.hears_plain_leave else 20.0)
+            engine.wait_until_running(0, within_s=pair.launcher.leave_s if pair.launcher.hears_plain_leave else 20.0)
         assert headway.accounts()["client_closed"] - before["client_closed"] == 1
 
 

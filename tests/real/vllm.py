@@ -52,8 +52,9 @@ def launcher(folder: Path, *flags: str, **environment: str) -> Launcher:
         slots=4,
         context_tokens=CONTEXT_TOKENS,
         start_s=180.0,
-        long_tokens=400,
+        long_tokens=3000,
         go_on={"ignore_eos": True},
+        leave_s=4.0,
     )
 
 
