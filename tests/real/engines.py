@@ -37,7 +37,7 @@ class Launcher:
     long_tokens: int = 6000
     go_on: dict[str, object] = field(default_factory=dict)
     hears_plain_leave: bool = True
-    leave_s: float = 1.0
+    leave_s: float = 5.0
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Engine:
         answers = {poll.path: body for poll in dialect.polls if (body := self.get(poll.path)) is not None}
         return dialect.read(answers, ReplicaId("direct"), self.launcher.model, 0.0, 1).sample
 
-    def wait_until_running(self, running: int, within_s: float = 5.0) -> float:
+    def wait_until_running(self, running: int, within_s: float = 15.0) -> float:
         """Seconds until so many requests run there; fails if they do not in time."""
         began = time.monotonic()
         while time.monotonic() - began < within_s:
@@ -149,7 +149,7 @@ class EnginePair:
         for engine in self.engines:
             engine.kill()
 
-    def wait_until_idle(self, within_s: float = 10.0) -> None:
+    def wait_until_idle(self, within_s: float = 60.0) -> None:
         """Return when nothing runs on either."""
         for engine in self.engines:
             if engine.alive:
