@@ -97,7 +97,7 @@ class Engine:
     def get(self, path: str) -> bytes | None:
         """The body of a 200, else None."""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+            with urllib.request.urlopen(self.url + path, timeout=30) as answer:
                 return bytes(answer.read())
         except (urllib.error.URLError, OSError):
             return None

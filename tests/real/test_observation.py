@@ -118,7 +118,7 @@ class streaming:  # noqa: N801 - reads as a word
         self._sdk.close()
 
 
-async def _until(true: Callable[[], bool], within_s: float = 10.0) -> None:
+async def _until(true: Callable[[], bool], within_s: float = 30.0) -> None:
     async with asyncio.timeout(within_s):
         while not true():  # noqa: ASYNC110 - looks at a log, there is no event to wait for
             await asyncio.sleep(0.01)

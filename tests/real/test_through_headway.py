@@ -130,7 +130,7 @@ class TestDeath:
             clients = [Client(lambda: stream(sdk, pair.launcher, pair.launcher.long_tokens)) for _ in range(2)]
             for client in clients:
                 client.start()
-            assert all(client.begun.wait(20) for client in clients)
+            assert all(client.begun.wait(60) for client in clients)
             if [engine.load().running for engine in pair.engines] == [1, 1]:
                 break
             for client in clients:
@@ -145,7 +145,7 @@ class TestDeath:
         assert len(failed) == 1
         assert all(client.finish_reason == "length" for client in clients if client.error is None)
         assert all(client.finish_reason == "" for client in failed)
-        assert max(client.ended_at for client in failed) - killed_at < 10.0  # what had arrived is read first
+        assert max(client.ended_at for client in failed) - killed_at < 30.0  # what had arrived is read first
         assert len(set(texts)) == 1
         after = headway.accounts()
         assert after["ok"] - before["ok"] == 1 + len(texts)
@@ -180,5 +180,5 @@ class TestDeath:
         with pytest.raises(openai.InternalServerError) as raised:
             ask(sdk, pair.launcher)
         assert raised.value.status_code in (502, 503)
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 15.0
         headway.accounts()

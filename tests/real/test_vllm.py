@@ -116,7 +116,7 @@ class TestReports:
         """Within what is generated while one looks, and a block per stream."""
         clients = one_stream_each(sdk, pair, headway, LONGER, LONGER)
         for engine in pair.engines:
-            headway.wait_for(lambda engine=engine: agree(headway.view(engine.url), engine.load()), 20.0)  # type: ignore[misc]
+            headway.wait_for(lambda engine=engine: agree(headway.view(engine.url), engine.load()))  # type: ignore[misc]
         for client in clients:
             client.leave()
 
@@ -221,7 +221,7 @@ class TestTermination:
         assert len(set(texts)) == 1
         assert clients[0].error is not None
         assert clients[0].finish_reason == ""
-        assert clients[0].ended_at - clients[0].heard_at < 15.0  # far below the idle timeout (180 s)
+        assert clients[0].ended_at - clients[0].heard_at < 30.0  # far below the idle timeout (180 s)
         assert (clients[1].error, clients[1].finish_reason) == (None, "length")
         doomed.kill()
 
