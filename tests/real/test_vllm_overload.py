@@ -64,7 +64,7 @@ def test_a_full_queue_sends_requests_elsewhere_and_is_no_failure(small: EnginePa
 
 
 def test_a_preempted_stream_is_waited_for(small: EnginePair, gateway: Headway) -> None:
-    """Clients of others fill the pool together with one of ours: in rounds, for a starved server takes one at a time."""
+    """Clients of others fill the pool with one of ours: in rounds, for a starved server takes one at a time."""
     engine = small.engines[0]
     with client_of(engine.url + "/v1") as foreign, client_of(gateway.base_url) as sdk, gateway.only(engine.url):
         for _ in range(8):
