@@ -49,6 +49,18 @@ def measure(pid: int | None, port: int, plain: int, streams: int, concurrent: in
     return row
 
 
+def try_peer(name: str, backends: list[int], options: argparse.Namespace, cores: tuple[int, int]) -> Row:
+    """`run_peer`, again if it did not start: somebody may have taken a port between its choice and its use."""
+    for left in (2, 1, 0):
+        try:
+            return run_peer(name, backends, options, cores)
+        except SystemExit as error:
+            if not left:
+                raise
+            print(f"  {error}; trying again", file=sys.stderr, flush=True)
+    raise AssertionError("unreachable")
+
+
 def run_peer(name: str, backends: list[int], options: argparse.Namespace, cores: tuple[int, int]) -> Row:
     """Start a proxy, measure it, stop it."""
     if name == "direct":
@@ -122,7 +134,7 @@ def main() -> None:
         for number in range(options.rounds):
             for name in names:
                 print(f"round {number + 1}/{options.rounds}: {name} ...", file=sys.stderr, flush=True)
-                rounds[name].append(run_peer(name, backends, options, cores))
+                rounds[name].append(try_peer(name, backends, options, cores))
     finally:
         server.terminate()
         server.wait()

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from processes import free_port
+
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv-peers"
 DEBIAN = ("nginx-light", "haproxy")
@@ -115,7 +117,16 @@ def envoy(port: int, backends: list[int], work: Path) -> Start:
 def _router(binary: list[str], port: int, backends: list[int]) -> Start:
     urls = [f"http://127.0.0.1:{b}" for b in backends]
     command = [str(VENV / "bin" / binary[0]), *binary[1:], "--worker-urls", *urls]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--prometheus-port", str(port + 1)]
+    command += [
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--log-level",
+        "error",
+        "--prometheus-port",
+        str(free_port()),
+    ]
     return command, {"TOKIO_WORKER_THREADS": "1"}
 
 
@@ -137,7 +148,7 @@ def smg(port: int, backends: list[int], work: Path) -> Start:
 def headway(port: int, backends: list[int], work: Path) -> Start:
     """Headway with its default policy, metrics, explain and probes on; access log off, as with every peer."""
     command = [sys.executable, "-m", "headway", "serve", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--admin-port", str(port + 1), "--log-level", "warning", "--no-access-log"]
+    command += ["--admin-port", str(free_port()), "--log-level", "warning", "--no-access-log"]
     for b in backends:
         command += ["--replica", f"http://127.0.0.1:{b}"]
     return command, {}

@@ -1,0 +1,81 @@
+"""What a simulated run is boiled down to: figures for tables and JSON (`RunResult`), curves for plots (`RunDetail`).
+
+Only shapes live here; they are filled by `sim` and shown by `report`. Seconds, tokens, fractions 0..1.
+"""
+
+import msgspec
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """One policy x load x seed.
+
+    `good` requests met both SLOs; `goodput_rps` is them per second of `window_s` (the span of arrivals counted).
+    `late` were served but missed an SLO, `shed` were refused by us, `failed` are the rest. TTFT, TPOT and E2E are over
+    requests that ended ok; NaN-free: 0 where nothing was measured. `longest_wait_s` and `queue_p99_s`: time from arrival
+    to dispatch. `preempted` counts requests preempted at least once, `preemptions` all times. `kv_usage_std` is the mean
+    over time of the standard deviation of KV use across replicas. `fairness` is Jain's index of output tokens per
+    replica (by capacity). `decision_us`: mean CPU time of the brain per request.
+    """
+
+    policy: str
+    load: float
+    seed: int
+    requests: int
+    good: int
+    late: int
+    shed: int
+    failed: int
+    window_s: float
+    goodput_rps: float
+    ttft_p50_s: float
+    ttft_p99_s: float
+    tpot_p50_s: float
+    tpot_p99_s: float
+    e2e_p50_s: float
+    e2e_p99_s: float
+    queue_p99_s: float
+    longest_wait_s: float
+    preempted: int
+    preemptions: int
+    recomputed_tokens: int
+    kv_usage_std: float
+    prefix_hit_rate: float
+    fairness: float
+    gpu_hours_per_1k_good: float
+    decision_us: float
+
+    @property
+    def good_share(self) -> float:
+        """Good requests among all."""
+        return self.good / self.requests if self.requests else 0.0
+
+
+class RunDetail(msgspec.Struct, frozen=True):
+    """Curves of one run.
+
+    `times` (s) at which the fleet was looked at; `kv_usage[replica][time]`, `running[replica][time]`,
+    `waiting[replica][time]` (in the engine), `queued[time]` (held by us), `preemptions[time]` (fleet, since the start).
+    `ttft_s`, `tpot_s`: 201 evenly spaced quantiles (0, 0.5 %, ... 100 %). Mean seconds a request spent `held` by us,
+    `waiting` in an engine's queue, in `prefill`, in `decode`.
+    """
+
+    replicas: tuple[str, ...]
+    times: tuple[float, ...]
+    kv_usage: tuple[tuple[float, ...], ...]
+    running: tuple[tuple[int, ...], ...]
+    waiting: tuple[tuple[int, ...], ...]
+    queued: tuple[int, ...]
+    preemptions: tuple[int, ...]
+    ttft_s: tuple[float, ...]
+    tpot_s: tuple[float, ...]
+    held_s: float
+    waiting_s: float
+    prefill_s: float
+    decode_s: float
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Figures, and curves where they were asked for."""
+
+    result: RunResult
+    detail: RunDetail | None = None
