@@ -13,7 +13,7 @@ help: ## this list
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing pinned packages into $(VENV) (once; about a minute) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,engines,lint]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,engines,sim,lint]'
 	@touch $@
 
 $(VENV)/sdk-%/.installed: tests/sdk/openai-%.txt | $(STAMP)

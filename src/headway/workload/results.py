@@ -10,11 +10,11 @@ class RunResult(msgspec.Struct, frozen=True):
     """One policy x load x seed.
 
     `good` requests met both SLOs; `goodput_rps` is them per second of `window_s` (the span of arrivals counted).
-    `late` were served but missed an SLO, `shed` were refused by us, `failed` are the rest. TTFT, TPOT and E2E are over
-    requests that ended ok; NaN-free: 0 where nothing was measured. `longest_wait_s` and `queue_p99_s`: time from arrival
-    to dispatch. `preempted` counts requests preempted at least once, `preemptions` all times. `kv_usage_std` is the mean
-    over time of the standard deviation of KV use across replicas. `fairness` is Jain's index of output tokens per
-    replica (by capacity). `decision_us`: mean CPU time of the brain per request.
+    `late` were served but missed an SLO, `shed` were refused by us, `failed` are the rest. TTFT, TPOT and E2E are of
+    requests that ended ok; 0 (never NaN) where nothing was measured. `longest_wait_s` and `queue_p99_s`: from arrival
+    to dispatch. `preempted` counts requests preempted at least once, `preemptions` all times. `kv_usage_std` is the
+    mean over time of the standard deviation of KV use across replicas. `fairness` is Jain's index of output tokens
+    per replica (by capacity). `decision_us`: mean CPU time of the brain per request.
     """
 
     policy: str
