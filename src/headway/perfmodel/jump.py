@@ -307,11 +307,15 @@ class JumpEngine:
             job.own += missing
 
     def _mixed_s(self) -> float:
-        fill, pairs = 0, 0.0
+        fill, pairs, single, context = 0, 0.0, self._decoding, self._context
         for job, count in self._chunks:
-            fill += count
-            pairs += count * (job.computed + count / 2)
-        batch = Batch(self._decoding, self._context, fill, pairs, self._decoding + len(self._chunks))
+            if count == 1 and job.computed >= job.prompt:  # the rest of a recomputation, as cheap as a decode
+                single += 1
+                context += job.length
+            else:
+                fill += count
+                pairs += count * (job.computed + count / 2)
+        batch = Batch(single, context, fill, pairs, self._decoding + len(self._chunks))
         return self.model.step_s(batch) * self.pace
 
     def _coefficients(self) -> tuple[float, float]:

@@ -1,8 +1,8 @@
 """The KV pool of `jump`: memory in blocks, prefixes in nodes.
 
 A node is a run of full blocks that some prompts share (a piece of a trace's prompt); it is found, referenced and
-evicted as a whole, so that a prompt of 12,000 tokens costs 24 look-ups instead of 750. Everything else is a count. Order
-of eviction is that of `blocks`: blank blocks first, then what was released longest ago, tails before heads.
+evicted as a whole, so that a prompt of 12,000 tokens costs 24 look-ups instead of 750. Everything else is a count. The
+order of eviction is that of `blocks`: blank blocks first, then what was released longest ago, tails before heads.
 """
 
 from collections import OrderedDict
