@@ -212,6 +212,28 @@ def test_stale_reports_degrade_to_counting() -> None:
     assert view.kv_capacity_tokens == 1000, "the pool's size does not age"
 
 
+def test_reports_of_an_engine_that_is_asked_rarely_hold_for_longer() -> None:
+    yard = Yard()
+    for _ in range(3):
+        yard.report(kv_capacity_tokens=1000, kv_used_tokens=900, running=9, waiting=3, interval_s=4.0)
+        yard.now += 4.0 * 1.5
+        assert not yard.view.stale
+        assert yard.view.kv_used_tokens == 900.0
+    yard.now += 4.0 * 1.01
+    assert yard.view.stale
+    yard.report(running=9, interval_s=0.5)
+    yard.now += FleetConfig().stale_after_s
+    assert yard.view.stale
+
+
+def test_a_view_may_be_older_than_the_last_report() -> None:
+    """Events are stamped when they happen and may wait their turn: a variance must not become negative for that."""
+    yard = Yard()
+    yard.report(kv_capacity_tokens=1000, kv_used_tokens=900, running=9, taken_at=yard.now + 5.0)
+    view = yard.view
+    assert (view.stale, view.sample_age_s, view.headroom_sigma) == (False, 0.0, 0.0)
+
+
 def test_frozen_gauges_are_noticed_while_tokens_flow() -> None:
     yard = Yard()
     yard.open("r-0")

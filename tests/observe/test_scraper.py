@@ -177,6 +177,15 @@ def test_refused_connections_ask_for_a_probe(run: Run) -> None:
     assert run(story()) == 1
 
 
+def test_a_sample_says_when_the_next_is_due(run: Run) -> None:
+    slow = Reply(b'{"running":4}', delay_s=0.05)
+    config = ObserveConfig(interval_s=0.01, slow_factor=4.0)
+    _, log, _ = scraping(run, [answers(slow), answers(slow)], config=config)
+    first, second = (sample.interval_s or 0.0 for sample in log.samples)
+    assert first == 0.01, "one slow answer may be our own hiccup"
+    assert 0.2 <= second < 5.0
+
+
 def test_new_facts_about_the_replica_hold_from_the_next_scrape(run: Run) -> None:
     async def story() -> list[str]:
         log, config = Log(), ObserveConfig(interval_s=0.01)

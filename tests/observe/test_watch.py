@@ -42,12 +42,21 @@ def test_facts_that_do_not_change_how_to_look_are_taken_over(run: Run, other: Re
 
 
 def test_before_the_first_report_a_replica_is_stale_and_has_no_age(run: Run) -> None:
-    stale, status = watched(run, spec(URL), lambda watch: (watch.is_stale(100.0, 3.0), watch.status(100.0)))
+    stale, status = watched(run, spec(URL), lambda watch: (watch.is_stale(100.0), watch.status(100.0)))
     assert (stale, status.sample_age_s, status.health, status.boots) == (True, None, "unknown", 0)
 
 
 def test_a_replica_without_a_report_is_never_stale(run: Run) -> None:
-    assert watched(run, spec(URL, metrics=False), lambda watch: watch.is_stale(100.0, 3.0)) is False
+    assert watched(run, spec(URL, metrics=False), lambda watch: watch.is_stale(100.0)) is False
+
+
+def test_a_slow_engine_is_not_stale_between_its_rare_reports(run: Run) -> None:
+    def sampled(watch: Watch, every_s: float) -> tuple[bool, bool]:
+        watch.scraper.sampled_at, watch.scraper.sampled_every_s = 100.0, every_s
+        return watch.is_stale(104.0), watch.is_stale(113.0)
+
+    assert watched(run, spec(URL), lambda watch: sampled(watch, 0.5)) == (True, True)
+    assert watched(run, spec(URL), lambda watch: sampled(watch, 5.0)) == (False, True)
 
 
 def test_epochs_go_on_where_an_earlier_watch_ended(run: Run) -> None:

@@ -125,15 +125,17 @@ class RetryConfig(msgspec.Struct, frozen=True):
 class FleetConfig(msgspec.Struct, frozen=True):
     """Constants of the fleet.
 
-    `stale_after_s`: five scrape intervals of 0.5 s. `rebuild_s`: pace of rebuilding a replica's forecast.
-    `frozen_samples`, `frozen_tokens`: so many reports without any change while our own load moved by so much mean that
-    the gauges are stuck. `drift_tokens2_per_s`: variance that a report gains with age (100 tokens after a second).
-    `sweep_s`: how often views are checked for the passing of time. `outlooks`: how many forecasts of new requests are
-    remembered (for `rebuild_s`, per model and output limit). `step_window_s`: shortest window a step time is
-    learned from. `prefill_tokens`: shortest prefill worth learning from (below it, latency hides the rate).
+    `stale_after_s`: five scrape intervals of 0.5 s. A replica that is asked less often gets `stale_intervals` of its
+    own: the time to the next answer (1.5 with jitter and its slowness) and one failure. `rebuild_s`: pace of rebuilding
+    a replica's forecast. `frozen_samples`, `frozen_tokens`: so many reports without any change while our own load moved
+    by so much mean that the gauges are stuck. `drift_tokens2_per_s`: variance that a report gains with age (100 tokens
+    after a second). `sweep_s`: how often views are checked for the passing of time. `outlooks`: how many forecasts of
+    new requests are remembered (for `rebuild_s`, per model and output limit). `step_window_s`: shortest window a step
+    time is learned from. `prefill_tokens`: shortest prefill worth learning from (below it, latency hides the rate).
     """
 
     stale_after_s: float = 2.5
+    stale_intervals: float = 2.5
     rebuild_s: float = 0.5
     frozen_samples: int = 5
     frozen_tokens: int = 64

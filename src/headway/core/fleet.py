@@ -48,13 +48,16 @@ class Gauges:
 
     `kv`: tokens in the pool that are not ours (negative: ours that share blocks); `others`: requests that are not ours;
     `queue`: the engine's waiting count less our attempts in flight at that moment, None if it said that none waits;
-    `awake_at`: when it was last reported awake.
+    `awake_at`: when it was last reported awake; `lasts_s`: age at which the last report is stale.
     """
 
-    __slots__ = ("_moved", "_same", "awake_at", "epoch", "frozen", "kv", "others", "queue", "sample", "sent_mark")
+    __slots__ = (
+        "_moved", "_same", "awake_at", "epoch", "frozen", "kv", "lasts_s", "others", "queue", "sample", "sent_mark",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.sample: LoadSample | None = None
+        self.lasts_s = 0.0
         self.epoch = 0
         self.kv = Residual()
         self.others = 0
@@ -68,13 +71,13 @@ class Gauges:
     def fold(self, sample: LoadSample, account: Account, capacity: int, config: FleetConfig) -> bool:
         """Take in a report. False if it is outdated: older than the last, or an epoch seen already.
 
-        An engine that was silent for `stale_after_s` may have restarted: its epochs begin anew.
+        An engine that was silent until its last report was stale may have restarted: its epochs begin anew.
         """
         last = self.sample
         if last is not None:
             if sample.taken_at <= last.taken_at:
                 return False
-            silent = sample.taken_at - last.taken_at > config.stale_after_s
+            silent = sample.taken_at - last.taken_at > self.lasts_s
             if 0 < sample.epoch <= self.epoch and not silent:
                 return False
         if sample.epoch:
@@ -84,7 +87,8 @@ class Gauges:
         since = account.since(sample.taken_at)
         self._watch(sample, account, config)
         self._compare(sample, account, since, sample.kv_capacity_tokens or capacity)
-        self.sample = sample if last is None else _merge(last, sample)
+        self.sample = merged = sample if last is None else _merge(last, sample)
+        self.lasts_s = max(config.stale_after_s, config.stale_intervals * (merged.interval_s or 0.0))
         self.sent_mark = account.dispatched - since.dispatched
         return True
 
@@ -382,7 +386,7 @@ class Fleet:
         if replica is None:
             return None
         self._learn_step(replica, at)
-        if at - replica.rebuilt_at < self.config.rebuild_s or _reporting(replica, at, self.config):
+        if at - replica.rebuilt_at < self.config.rebuild_s or _reporting(replica, at):
             return None
         self.rebuild(replica, at)
         self._renew(replica, at)
@@ -399,7 +403,7 @@ class Fleet:
             replica.reports_cached = True  # zero means "not reported" until it once was something
             if outcome.prompt_tokens:
                 self.prefix.correct(entry.replica_id, entry.predicted_hit, outcome.cached_tokens)
-        if at - replica.rebuilt_at >= self.config.rebuild_s and not _reporting(replica, at, self.config):
+        if at - replica.rebuilt_at >= self.config.rebuild_s and not _reporting(replica, at):
             self.rebuild(replica, at)
         self.touch(replica)
         return replica
@@ -442,7 +446,7 @@ class Fleet:
         replica.fresh = True
         expires, sample, avoid_until = math.inf, replica.gauges.sample, replica.health.avoid_until
         if sample is not None and not view.stale:
-            expires = sample.taken_at + self.config.stale_after_s
+            expires = sample.taken_at + replica.gauges.lasts_s
         if view.slow_start < 1.0:
             expires = min(expires, at + self.config.ramp_refresh_s)
         if avoid_until > at:
@@ -458,8 +462,8 @@ class Fleet:
         sample = gauges.sample
         if sample is None or gauges.frozen:
             return None
-        age = at - sample.taken_at
-        if age >= self.config.stale_after_s:
+        age = max(0.0, at - sample.taken_at)  # a report may be younger than an event that waited its turn
+        if age >= gauges.lasts_s:
             return None
         kv, hits = gauges.kv.value, replica.account.hits
         return gauges.others, kv if kv > -hits else -hits, gauges.kv.var + self.config.drift_tokens2_per_s * age
@@ -492,7 +496,7 @@ class Fleet:
             replica.spec,
             sample,
             at,
-            at - sample.taken_at if sample is not None else -1.0,
+            max(0.0, at - sample.taken_at) if sample is not None else -1.0,
             foreign is None,
             capacity,
             used,
@@ -540,10 +544,10 @@ def _waiting(waiting: int, total: int, most: int, seats: int) -> int:
     return min(waiting, most)
 
 
-def _reporting(replica: Replica, at: float, config: FleetConfig) -> bool:
+def _reporting(replica: Replica, at: float) -> bool:
     """Whether reports come, so that the next one will rebuild the forecast."""
     sample = replica.gauges.sample
-    return sample is not None and at - sample.taken_at < config.stale_after_s
+    return sample is not None and at - sample.taken_at < replica.gauges.lasts_s
 
 
 def _used(sample: LoadSample, capacity: int) -> int | None:

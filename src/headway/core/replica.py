@@ -48,7 +48,8 @@ class LoadSample(msgspec.Struct, frozen=True):
     `epoch` grows with each report of one boot of the engine. `partial` reports (a response header) carry a few
     fields only and leave the others of the last full report standing. `kv_usage` is the used fraction (0..1) of the
     pool where an engine reports it without the pool's size: used tokens are then `kv_usage` times the size known
-    otherwise (an earlier report, or the spec).
+    otherwise (an earlier report, or the spec). `interval_s`: when the next report is asked for, after this one; slow
+    engines are asked less often, and their reports hold for longer.
     """
 
     replica_id: ReplicaId
@@ -69,3 +70,4 @@ class LoadSample(msgspec.Struct, frozen=True):
     device_total_bytes: int | None = None
     partial: bool = False
     kv_usage: float | None = None
+    interval_s: float | None = None

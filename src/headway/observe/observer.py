@@ -19,7 +19,6 @@ from headway.runtime.http import Client
 from headway.runtime.tasks import TaskSet
 
 Seen = SampleTaken | ProbeSucceeded | ProbeFailed
-STALE_INTERVALS = 6.0
 
 
 class Observer:
@@ -93,7 +92,6 @@ class Observer:
         """Totals, those of replicas that are gone included."""
         now, gone = clock.now(), self._gone
         watches = list(self._watches.values())
-        old = STALE_INTERVALS * self._config.interval_s
         return ObserverCounts(
             replicas=len(watches),
             scrapes_total=gone.scrapes + sum(w.scraper.scrapes for w in watches),
@@ -103,7 +101,7 @@ class Observer:
             alarms_total=gone.alarms + sum(w.scraper.alarms.total for w in watches),
             missing_gauges=sum(len(w.scraper.reading.missing) for w in watches if w.scraper.reading),
             frozen=sum(w.scraper.frozen for w in watches),
-            stale=sum(w.is_stale(now, old) for w in watches),
+            stale=sum(w.is_stale(now) for w in watches),
         )
 
     async def stop(self) -> None:

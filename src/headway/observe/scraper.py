@@ -59,17 +59,19 @@ class Scraper:
         self.frozen = False
         self.reading: Reading | None = None
         self.sampled_at: float | None = None
+        self.sampled_every_s = 0.0
         self._poller = poller
         self._config = config
         self._post = post
         self._devices = devices
         self._still = Stillness()
+        self._rest_s = 0.0
 
     async def run(self) -> None:
         """Scrape for ever."""
         while True:
-            ok = await self.scrape()
-            await asyncio.sleep(self.pace.after(self.took_s, ok))
+            await self.scrape()
+            await asyncio.sleep(self._rest_s)
 
     async def scrape(self) -> bool:
         """One scrape; whether it gave a sample in good order (a cut page gives one, and is still asked for less)."""
@@ -79,6 +81,7 @@ class Scraper:
         self.scrapes += 1
         self.error = "; ".join(polled.errors)
         reading = self._read(polled, taken_at)
+        self._rest_s = self.pace.after(self.took_s, reading is not None and not polled.cut)
         if reading is None:
             self.failures += 1
             if polled.refused:
@@ -108,10 +111,10 @@ class Scraper:
             self.alarms.forget()
             self.on_boot()
         self.alarms.check(reading.missing)
-        sample = reading.sample
+        sample = msgspec.structs.replace(reading.sample, interval_s=self.pace.interval_s)
         if memory := dcgm.memory(self._devices(), self.spec.labels):
             sample = msgspec.structs.replace(sample, device_free_bytes=memory[0], device_total_bytes=memory[1])
-        self.reading, self.sampled_at = reading, taken_at
+        self.reading, self.sampled_at, self.sampled_every_s = reading, taken_at, self.pace.interval_s
         self._post(SampleTaken(clock.now(), sample))
 
     def _is_frozen(self, answers: dict[str, bytes], at: float) -> bool:

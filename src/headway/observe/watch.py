@@ -20,6 +20,10 @@ from headway.observe.status import ReplicaStatus
 from headway.runtime.http import Client
 from headway.runtime.tasks import TaskSet
 
+STALE_INTERVALS = 6.0
+STALE_OWN_INTERVALS = 2.5
+"""Reports are stale after so many intervals as set, or, where longer, as paced for a slow engine."""
+
 
 class Watch:
     """One registration under observation. After `stop` nothing more is posted, not even by work under way."""
@@ -45,6 +49,7 @@ class Watch:
         self.models_changed: Callable[[ReplicaId, Cards], None] = lambda _id, _cards: None
         self.scraper.on_refused = self.prober.ask
         self.scraper.on_boot = self.models.ask
+        self._interval_s = config.interval_s
         self._post = post
         self._over = False
         self._running: list[Task[Any]] = []
@@ -73,10 +78,13 @@ class Watch:
         own = self.scraper.spec
         return (own.url, own.engine, own.metrics) == (spec.url, spec.engine, spec.metrics)
 
-    def is_stale(self, now: float, old_s: float) -> bool:
-        """Whether a report that should be there is older than `old_s`."""
-        sampled = self.scraper.sampled_at
-        return self.has_report and (sampled is None or now - sampled > old_s)
+    def is_stale(self, now: float) -> bool:
+        """Whether a report that should be there is missing, or old even for an engine that is asked as rarely."""
+        scraper = self.scraper
+        if not self.has_report or scraper.sampled_at is None:
+            return self.has_report
+        old_s = max(STALE_INTERVALS * self._interval_s, STALE_OWN_INTERVALS * scraper.sampled_every_s)
+        return now - scraper.sampled_at > old_s
 
     def status(self, now: float) -> ReplicaStatus:
         """What is known at `now`."""
