@@ -33,7 +33,7 @@ from headway.core.events import (
 from headway.core.fleet import Fleet, Replica
 from headway.core.ids import ReplicaId, RequestId, attempt_id
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.core.plugin import Chance, Policy
+from headway.core.plugin import Chance, Policy, Tracker
 from headway.core.request import RequestInfo
 from headway.core.retry import FINAL, RELAYED, Retries, Rule, answer
 from headway.core.scheduler import Avoid, Pool, Scheduler, forecast
@@ -49,6 +49,7 @@ class Brain:
             config.fleet, config.memory, config.health, config.ledger, config.length, config.prefix, config.speed
         )
         self._scheduler = Scheduler(self._fleet, policy, chance, config.scheduler)
+        self._tracker = policy if isinstance(policy, Tracker) else None
         self._admission = Admission(self._fleet, config.admission)
         self._retries = Retries(config.retry)
         self._jobs: dict[RequestId, Job] = {}
@@ -209,6 +210,8 @@ class Brain:
             demand.output_mean,
         )
         self._fleet.opened(replica, entry, at)
+        if self._tracker is not None:
+            self._tracker.sent(demand, spec.id, at)
         replica.health.dispatched(attempt)
         out.append(Dispatch(request.id, attempt, spec.id, spec.serves.get(request.model, request.model)))
         waited = at - job.arrived_at if number == 0 else 0.0
@@ -263,6 +266,8 @@ class Brain:
         entry = self._fleet.ledger.settle(event.attempt_id, at)
         if entry is None:
             return
+        if self._tracker is not None:
+            self._tracker.ended(entry.request, entry.replica_id)
         replica = self._fleet.settled(entry, outcome, at)
         if replica is not None:
             self._judge(replica, entry, outcome, at, out)

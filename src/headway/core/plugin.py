@@ -5,11 +5,12 @@ group `headway.plugins`. A Config is a msgspec Struct: core knows no settings li
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from headway.core.request import Demand
+from headway.core.ids import ReplicaId
+from headway.core.request import Demand, RequestInfo
 from headway.core.view import ReplicaView
 
 
@@ -43,6 +44,22 @@ class Policy(Protocol):
         `views` is never empty, belongs to one model, is sorted by replica id and must not be changed. State that a
         policy keeps must be per model (`demand.request.model`).
         """
+        ...
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """What a policy also is if it keeps accounts of its own, as routers do that have no ledger.
+
+    A ranking need not lead to a dispatch (the request may be held), so such accounts are kept here and not in `costs`.
+    """
+
+    def sent(self, demand: Demand, replica: ReplicaId, now: float) -> None:
+        """An attempt was dispatched."""
+        ...
+
+    def ended(self, request: RequestInfo, replica: ReplicaId) -> None:
+        """That attempt ended, however it did. Once for each `sent`."""
         ...
 
 
