@@ -3,8 +3,8 @@
 import pytest
 
 from headway.perfmodel import catalogue
-from headway.perfmodel.architectures import ARCHITECTURES
 from headway.perfmodel.gpus import GPUS
+from headway.perfmodel.models import ARCHITECTURES
 
 BILLIONS = {
     "llama-3.1-8b": 8.03,

@@ -1,19 +1,94 @@
-"""Dense decoder-only models: the numbers of their published config.json, under their Hugging Face ids.
+"""What a model is made of, as far as memory and step times need it: layer by layer, matrix by matrix.
 
-Only what memory and step times need. Every row is the `config.json` of the id it names (fields num_hidden_layers,
-hidden_size, intermediate_size, num_attention_heads, num_key_value_heads, head_dim, vocab_size,
-max_position_embeddings, tie_word_embeddings). Fine-tunes of one architecture share its row through aliases.
-Mixture-of-experts, MLA and linear-attention models are not here: their memory and speed follow other formulas.
+Shapes and counts only. Reading a Hugging Face config.json is in `hf_config`, the table of known models in `models`,
+how parts are split over GPUs and in which width they are kept in `weights`, what a token leaves behind in `kv`.
+
+A layer is a mixer and an MLP. `mixers` and `mlps` hold one letter per layer:
+mixers  f full attention, w attention within a window, l linear attention or Mamba, - none
+mlps    d dense, m mixture of experts, - none
 """
+
+import enum
 
 import msgspec
 
 
-class Architecture(msgspec.Struct, frozen=True):
-    """A dense transformer with grouped-query attention and a gated MLP.
+class Share(enum.Enum):
+    """How a matrix is laid out over the GPUs of a tensor-parallel group."""
 
-    `window` > 0: all layers but every `global_every`-th see only that many tokens back.
-    `extra_parameters`: a vision tower, loaded but not part of text decoding.
+    SPLIT = "split"
+    KV_HEADS = "kv_heads"  # split by KV heads; copied where there are more GPUs than heads
+    COPIED = "copied"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Matrices of one layer that share a fate. `parameters`: of one layer (all experts).
+
+    `expert`: only top-k of them see a token. `wide`: kept in 16 bits whatever the quantisation (routers, gates of
+    linear attention): no quantised checkpoint touches them.
+    """
+
+    name: str
+    parameters: int
+    share: Share = Share.SPLIT
+    expert: bool = False
+    wide: bool = False
+
+
+class Experts(msgspec.Struct, frozen=True):
+    """Mixture of experts: `chosen` of `count` gated MLPs of width `intermediate`, and a `shared` width for all."""
+
+    count: int
+    chosen: int
+    intermediate: int
+    shared: int = 0
+
+
+class Latent(msgspec.Struct, frozen=True):
+    """Multi-head latent attention (DeepSeek-V2, section 2.1): one compressed row per token, not one per head.
+
+    `query_rank` 0: queries are not compressed. `index_dim` > 0: sparse attention (DeepSeek-V3.2) keeps an fp8 key of
+    that width and a scale per token beside it, chosen by `index_heads` heads.
+    """
+
+    kv_rank: int
+    rope: int
+    nope: int
+    value: int
+    query_rank: int = 0
+    index_dim: int = 0
+    index_heads: int = 0
+
+    @property
+    def width(self) -> int:
+        """Elements cached per token and layer."""
+        return self.kv_rank + self.rope
+
+
+class Linear(msgspec.Struct, frozen=True):
+    """A layer with a state of fixed size: Mamba, gated delta nets, lightning attention.
+
+    Elements of one layer over all GPUs: `conv` (in the model's type), `state` (`state_bytes` each, 0: the model's
+    type). `parameters` of the layer; of these, `wide` stay in 16 bits. `groups`: state groups, copied to every GPU
+    where there are fewer than GPUs, `group_conv` elements of `conv` each.
+    """
+
+    parameters: int
+    conv: int
+    state: int
+    state_bytes: int = 0
+    groups: int = 0
+    group_conv: int = 0
+
+
+class Architecture(msgspec.Struct, frozen=True):
+    """A decoder-only model.
+
+    `window` > 0: 'w' layers see only that many tokens back; `window_kv_heads` and `window_head_dim` where these differ
+    from full attention's (0: the same). `gated`: MLPs have three matrices, not two. `query_gate`: a gate as wide as
+    the queries. `shared_kv_layers`: the last layers reuse the cache of earlier ones. `value_is_key`: full layers take
+    values from the key projection. `vision_parameters`: a vision tower, loaded beside the text model, `vision_tokens`
+    the largest image in tokens. `quantisation`: of the checkpoint ("" = none), a name of `quantisation`.
     """
 
     id: str
@@ -26,16 +101,121 @@ class Architecture(msgspec.Struct, frozen=True):
     vocab: int
     max_position: int
     tied: bool = False
+    mixers: str = ""
+    mlps: str = ""
     window: int = 0
-    global_every: int = 0
-    extra_parameters: int = 0
+    window_kv_heads: int = 0
+    window_head_dim: int = 0
+    chunked: bool = False
+    gated: bool = True
+    query_gate: bool = False
+    shared_kv_layers: int = 0
+    value_is_key: bool = False
+    experts: Experts | None = None
+    latent: Latent | None = None
+    linear: Linear | None = None
+    rotary_dim: int = 0
+    vision_parameters: int = 0
+    vision_tokens: int = 0
+    other_parameters: int = 0
+    quantisation: str = ""
+    dtype: str = "bfloat16"
     aliases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for letters, known in ((self.mixers, "fwl-"), (self.mlps, "dm-")):
+            if letters and (len(letters) != self.layers or set(letters) - set(known)):
+                raise ValueError(f"{self.id}: {letters!r} is not one of {known!r} for each of {self.layers} layers")
+
+    @property
+    def mixer_letters(self) -> str:
+        """One letter per layer; all full attention unless said otherwise."""
+        return self.mixers or "f" * self.layers
+
+    @property
+    def mlp_letters(self) -> str:
+        """One letter per layer; all dense unless said otherwise."""
+        return self.mlps or "d" * self.layers
+
+    @property
+    def window_layers(self) -> int:
+        """Layers whose attention is limited to `window` tokens."""
+        return self.mixer_letters.count("w")
+
+    @property
+    def full_layers(self) -> int:
+        """Layers that attend to everything before."""
+        return self.mixer_letters.count("f")
+
+    @property
+    def linear_layers(self) -> int:
+        """Layers with a state of fixed size."""
+        return self.mixer_letters.count("l")
+
+    def heads_of(self, letter: str) -> tuple[int, int]:
+        """(KV heads, head dimension) of an attention layer."""
+        if letter == "w":
+            return self.window_kv_heads or self.kv_heads, self.window_head_dim or self.head_dim
+        return self.kv_heads, self.head_dim
+
+    def mixer_parts(self, letter: str) -> list[Part]:
+        """Matrices of one mixer."""
+        if letter == "l" and self.linear:
+            return [Part("linear", self.linear.parameters)]
+        if letter not in "fw":
+            return []
+        if self.latent:
+            return _latent_parts(self, self.latent)
+        kv_heads, dim = self.heads_of(letter)
+        queries = self.hidden * self.heads * dim
+        stored = 1 if self.value_is_key and letter == "f" else 2
+        return [
+            Part("queries and output", queries * (3 if self.query_gate else 2)),
+            Part("keys and values", stored * self.hidden * kv_heads * dim, Share.KV_HEADS),
+        ]
+
+    def mlp_parts(self, letter: str) -> list[Part]:
+        """Matrices of one MLP."""
+        matrices = 3 if self.gated else 2
+        if letter == "d":
+            return [Part("dense mlp", matrices * self.hidden * self.intermediate)]
+        if letter != "m" or not self.experts:
+            return []
+        one = matrices * self.hidden * self.experts.intermediate
+        parts = [
+            Part("experts", one * self.experts.count, expert=True),
+            Part("router", self.hidden * self.experts.count, Share.COPIED, wide=True),
+        ]
+        if self.experts.shared:
+            parts.append(Part("shared expert", matrices * self.hidden * self.experts.shared))
+        return parts
+
+    def layer_parts(self, first: int = 0, last: int | None = None) -> list[tuple[Part, int]]:
+        """Matrices of the layers `first` (included) to `last` (excluded), each with how many layers have it."""
+        counted: dict[Part, int] = {}
+        for letter in self.mixer_letters[first:last]:
+            for part in self.mixer_parts(letter):
+                counted[part] = counted.get(part, 0) + 1
+        for letter in self.mlp_letters[first:last]:
+            for part in self.mlp_parts(letter):
+                counted[part] = counted.get(part, 0) + 1
+        return list(counted.items())
 
     @property
     def layer_parameters(self) -> int:
-        """Matrix parameters of all layers (attention with grouped KV heads, gated MLP); norms are under 0.01 %."""
-        attention = self.hidden * self.head_dim * 2 * (self.heads + self.kv_heads)
-        return self.layers * (attention + 3 * self.hidden * self.intermediate)
+        """Matrix parameters of all layers; norms and biases are under 0.1 %."""
+        return sum(part.parameters * count for part, count in self.layer_parts())
+
+    @property
+    def active_layer_parameters(self) -> int:
+        """Matrix parameters of all layers that one token is multiplied with: `chosen` of the experts."""
+        idle = 1 - self.experts.chosen / self.experts.count if self.experts else 0.0
+        return self.layer_parameters - round(self.expert_parameters * idle)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Parameters of all routed experts of all layers; 0 for dense models."""
+        return sum(part.parameters * count for part, count in self.layer_parts() if part.expert)
 
     @property
     def embedding_parameters(self) -> int:
@@ -44,158 +224,23 @@ class Architecture(msgspec.Struct, frozen=True):
 
     @property
     def parameters(self) -> int:
-        """All parameters, norms aside."""
-        return self.layer_parameters + self.embedding_parameters * (1 if self.tied else 2) + self.extra_parameters
-
-    @property
-    def window_layers(self) -> int:
-        """Layers whose attention is limited to `window` tokens."""
-        return self.layers - self.layers // self.global_every if self.window else 0
+        """All parameters, norms and biases aside."""
+        tables = self.embedding_parameters * (1 if self.tied else 2)
+        return self.layer_parameters + tables + self.vision_parameters + self.other_parameters
 
 
-def _row(name: str, sizes: str, *also: str, tied: bool = False, **more: int) -> Architecture:
-    """`sizes`: layers hidden intermediate heads kv_heads head_dim vocab max_position."""
-    layers, hidden, intermediate, heads, kv_heads, head_dim, vocab, max_position = map(int, sizes.split())
-    return Architecture(
-        name, layers, hidden, intermediate, heads, kv_heads, head_dim, vocab, max_position, tied, aliases=also, **more
-    )
-
-
-ARCHITECTURES: tuple[Architecture, ...] = (
-    _row(
-        "meta-llama/Llama-3.1-8B-Instruct",
-        "32 4096 14336 32 8 128 128256 131072",
-        "llama-3.1-8b",
-        "meta-llama/Llama-3.1-8B",
-        "nvidia/Llama-3.1-8B-Instruct-FP8",
-        "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
-    ),
-    _row("meta-llama/Meta-Llama-3-8B", "32 4096 14336 32 8 128 128256 8192", "llama-3-8b"),
-    _row(
-        "meta-llama/Llama-3.1-70B-Instruct",
-        "80 8192 28672 64 8 128 128256 131072",
-        "llama-3.1-70b",
-        "meta-llama/Llama-3.1-70B",
-        "deepseek-ai/DeepSeek-R1-Distill-Llama-70B",
-    ),
-    _row(
-        "meta-llama/Llama-3.3-70B-Instruct",
-        "80 8192 28672 64 8 128 128256 131072",
-        "llama-3.3-70b",
-        "RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic",
-    ),
-    _row(
-        "meta-llama/Llama-3.2-1B-Instruct",
-        "16 2048 8192 32 8 64 128256 131072",
-        "llama-3.2-1b",
-        "meta-llama/Llama-3.2-1B",
-        tied=True,
-    ),
-    _row(
-        "meta-llama/Llama-3.2-3B-Instruct",
-        "28 3072 8192 24 8 128 128256 131072",
-        "llama-3.2-3b",
-        "meta-llama/Llama-3.2-3B",
-        tied=True,
-    ),
-    _row(
-        "meta-llama/Llama-2-7b-hf", "32 4096 11008 32 32 128 32000 4096", "llama-2-7b", "meta-llama/Llama-2-7b-chat-hf"
-    ),
-    _row(
-        "meta-llama/Llama-2-13b-hf",
-        "40 5120 13824 40 40 128 32000 4096",
-        "llama-2-13b",
-        "meta-llama/Llama-2-13b-chat-hf",
-    ),
-    _row(
-        "meta-llama/Llama-2-70b-hf",
-        "80 8192 28672 64 8 128 32000 4096",
-        "llama-2-70b",
-        "meta-llama/Llama-2-70b-chat-hf",
-    ),
-    _row("codellama/CodeLlama-7b-hf", "32 4096 11008 32 32 128 32016 16384", "codellama-7b"),
-    _row("codellama/CodeLlama-34b-Instruct-hf", "48 8192 22016 64 8 128 32000 16384", "codellama-34b"),
-    _row("Qwen/Qwen2.5-0.5B-Instruct", "24 896 4864 14 2 64 151936 32768", "qwen2.5-0.5b", tied=True),
-    _row(
-        "Qwen/Qwen2.5-1.5B-Instruct",
-        "28 1536 8960 12 2 128 151936 32768",
-        "qwen2.5-1.5b",
-        "Qwen/Qwen2.5-Math-1.5B",
-        tied=True,
-    ),
-    _row("Qwen/Qwen2.5-3B-Instruct", "36 2048 11008 16 2 128 151936 32768", "qwen2.5-3b", tied=True),
-    _row("Qwen/Qwen2.5-7B-Instruct", "28 3584 18944 28 4 128 152064 32768", "qwen2.5-7b"),
-    _row("Qwen/Qwen2.5-14B-Instruct", "48 5120 13824 40 8 128 152064 32768", "qwen2.5-14b"),
-    _row(
-        "Qwen/Qwen2.5-32B-Instruct",
-        "64 5120 27648 40 8 128 152064 32768",
-        "qwen2.5-32b",
-        "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B",
-    ),
-    _row("Qwen/Qwen2.5-72B-Instruct", "80 8192 29568 64 8 128 152064 32768", "qwen2.5-72b", "moonshotai/Kimi-Dev-72B"),
-    _row("Qwen/Qwen3-0.6B", "28 1024 3072 16 8 128 151936 40960", "qwen3-0.6b", tied=True),
-    _row("Qwen/Qwen3-1.7B", "28 2048 6144 16 8 128 151936 40960", "qwen3-1.7b", tied=True),
-    _row("Qwen/Qwen3-4B", "36 2560 9728 32 8 128 151936 40960", "qwen3-4b", tied=True),
-    _row("Qwen/Qwen3-8B", "36 4096 12288 32 8 128 151936 40960", "qwen3-8b"),
-    _row("Qwen/Qwen3-14B", "40 5120 17408 40 8 128 151936 40960", "qwen3-14b"),
-    _row("Qwen/Qwen3-32B", "64 5120 25600 64 8 128 151936 40960", "qwen3-32b"),
-    _row("mistralai/Mistral-7B-Instruct-v0.3", "32 4096 14336 32 8 128 32768 32768", "mistral-7b"),
-    _row("mistralai/Mistral-Nemo-Instruct-2407", "40 5120 14336 32 8 128 131072 131072", "mistral-nemo-12b"),
-    _row("mistralai/Mistral-Small-24B-Instruct-2501", "40 5120 32768 32 8 128 131072 32768", "mistral-small-24b"),
-    _row("google/gemma-7b", "28 3072 24576 16 16 256 256000 8192", "gemma-7b", tied=True),
-    _row(
-        "google/gemma-2-2b-it", "26 2304 9216 8 4 256 256000 8192", "gemma-2-2b", tied=True, window=4096, global_every=2
-    ),
-    _row(
-        "google/gemma-2-9b-it",
-        "42 3584 14336 16 8 256 256000 8192",
-        "gemma-2-9b",
-        tied=True,
-        window=4096,
-        global_every=2,
-    ),
-    _row(
-        "google/gemma-2-27b-it",
-        "46 4608 36864 32 16 128 256000 8192",
-        "gemma-2-27b",
-        tied=True,
-        window=4096,
-        global_every=2,
-    ),
-    _row(
-        "google/gemma-3-1b-it", "26 1152 6912 4 1 256 262144 32768", "gemma-3-1b", tied=True, window=512, global_every=6
-    ),
-    _row(
-        "google/gemma-3-4b-it",
-        "34 2560 10240 8 4 256 262208 131072",
-        "gemma-3-4b",
-        tied=True,
-        window=1024,
-        global_every=6,
-        extra_parameters=420_000_000,
-    ),
-    _row(
-        "google/gemma-3-12b-it",
-        "48 3840 15360 16 8 256 262208 131072",
-        "gemma-3-12b",
-        tied=True,
-        window=1024,
-        global_every=6,
-        extra_parameters=420_000_000,
-    ),
-    _row(
-        "google/gemma-3-27b-it",
-        "62 5376 21504 32 16 128 262208 131072",
-        "gemma-3-27b",
-        tied=True,
-        window=1024,
-        global_every=6,
-        extra_parameters=420_000_000,
-    ),
-    _row("microsoft/phi-4", "40 5120 17920 40 10 128 100352 16384", "phi-4"),
-    _row("microsoft/Phi-4-mini-instruct", "32 3072 8192 24 8 128 200064 131072", "phi-4-mini", tied=True),
-    _row("microsoft/Phi-3-mini-4k-instruct", "32 3072 8192 32 32 96 32064 4096", "phi-3-mini"),
-    _row("ibm-granite/granite-3.1-8b-instruct", "40 4096 12800 32 8 128 49155 131072", "granite-3.1-8b", tied=True),
-    _row("01-ai/Yi-34B-Chat", "60 7168 20480 56 8 128 64000 4096", "yi-34b"),
-    _row("HuggingFaceTB/SmolLM2-135M-Instruct", "30 576 1536 9 3 64 49152 8192", "smollm2-135m", tied=True),
-)
+def _latent_parts(model: Architecture, latent: Latent) -> list[Part]:
+    """DeepSeek-V2, equations 9 to 19: down-projections are copied to every GPU, up-projections split by heads."""
+    width = latent.nope + latent.rope
+    down = model.hidden * latent.width
+    up = latent.kv_rank * model.heads * (latent.nope + latent.value)
+    queries = (latent.query_rank or model.hidden) * model.heads * width
+    output = model.heads * latent.value * model.hidden
+    parts = [
+        Part("compression", down + model.hidden * latent.query_rank, Share.COPIED),
+        Part("latent attention", up + queries + output),
+    ]
+    if latent.index_dim:
+        keys = model.hidden * (latent.index_dim + latent.index_heads)
+        parts.append(Part("index", keys + latent.query_rank * latent.index_heads * latent.index_dim, Share.COPIED))
+    return parts

@@ -6,8 +6,9 @@ Names compare without case. The tables are `gpus` and `architectures`; the width
 import difflib
 from typing import TypeVar
 
-from headway.perfmodel.architectures import ARCHITECTURES, Architecture
+from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.gpus import GPUS, Gpu
+from headway.perfmodel.models import ARCHITECTURES
 
 WEIGHT_BYTES: dict[str, float] = {
     "float32": 4.0,
