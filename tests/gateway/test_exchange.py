@@ -330,6 +330,33 @@ def test_an_in_band_error_after_content_passes_and_counts_as_a_failure(run: Run)
     run(main())
 
 
+@pytest.mark.parametrize("content", [b"", chunk(event("a"))], ids=["at once", "after content"])
+def test_a_clients_own_error_in_band_says_nothing_about_the_engine(run: Run, content: bytes) -> None:
+    frame = b'data: {"error":{"code":400,"message":"no such template"}}\n\n'
+
+    async def main() -> None:
+        async with rig(sends(STREAM_HEAD + content, chunk(frame) + chunk(DONE) + LAST, gap_s=0.02)) as r:
+            response = await r.ask(post(CHAT_STREAM))
+            assert response.count(frame) == 1
+            assert kinds(r) == [OutcomeKind.CLIENT_ERROR], "the replica's health counts it as an answer"
+            assert (r.accesses[0].account, r.accesses[0].attempts) == ("server_error", 1), "the client was told 200"
+
+    run(main())
+
+
+def test_overload_told_in_band_before_content_is_retried(run: Run) -> None:
+    frame = b'data: {"type":"error","error":{"type":"overloaded_error","message":"busy"}}\n\n'
+    good = sends(STREAM_HEAD + chunk(event("good")) + chunk(DONE) + LAST)
+
+    async def main() -> None:
+        async with rig(sends(STREAM_HEAD + chunk(frame) + LAST), good) as r:
+            response = await r.ask(post(CHAT_STREAM))
+            assert b"good" in response
+            assert kinds(r) == [OutcomeKind.BACKPRESSURE, OutcomeKind.OK]
+
+    run(main())
+
+
 @pytest.mark.parametrize("head_first", [False, True])
 def test_an_in_band_error_before_content_is_retried(run: Run, head_first: bool) -> None:
     frame = b'data: {"error":{"code":500,"message":"EngineCore died"}}\n\n'

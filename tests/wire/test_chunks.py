@@ -95,6 +95,24 @@ def test_errors_in_band(event: str, message: str | None) -> None:
     assert tally(event).error == message
 
 
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        ('{"error":{"message":"m","code":400},"choices":[]}', 400),
+        ('{"error":{"message":null,"code":"429"}}', 429),
+        ('{"error":{"message":"m","type":"invalid_request_error","code":"context_length_exceeded"}}', 400),
+        ('{"type":"error","error":{"type":"overloaded_error","message":"busy"}}', 503),
+        ('{"object":"error","message":"flat","code":400}', 400),
+        ('{"error":{"message":"m","code":"server_error"}}', 0),
+        ('{"error":{"message":"m","code":4.5}}', 0),
+        ('{"error":{"message":"m"}}', 0),
+        ('{"error":"text"}', 0),
+    ],
+)
+def test_errors_in_band_may_say_their_status(event: str, status: int) -> None:
+    assert tally(event).error_status == status
+
+
 def test_the_last_usage_counts_and_is_believed_over_events() -> None:
     said = tally(
         '{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":9,"completion_tokens":2}}',

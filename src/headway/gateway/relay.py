@@ -77,6 +77,12 @@ def kind_of(status: int) -> OutcomeKind:
     return OutcomeKind.CLIENT_ERROR if status < 500 else OutcomeKind.SERVER_ERROR
 
 
+def in_band_kind(status: int) -> OutcomeKind:
+    """How a stream ended that said an error, given the status it named, 0 if none. A 200 was given, so it is an error
+    in band to the client; but a wrong prompt is no more an engine's fault here than with a status line."""
+    return kind_of(status) if 400 <= status < 500 or status == 503 else OutcomeKind.IN_BAND_ERROR
+
+
 class PlainRelay:
     """Passes everything on as it comes. `impatient`: wants `soon` called; `complete`: the response is all here."""
 
@@ -334,7 +340,7 @@ class StreamRelay(_Holding):
     def left(self) -> OutcomeKind:
         """What the stream said of its end counts, though its framing has not ended yet."""
         if self._scanner.error is not None:
-            return OutcomeKind.IN_BAND_ERROR
+            return in_band_kind(self._scanner.error_status)
         return OK if self._scanner.done else OutcomeKind.CLIENT_CLOSED
 
     def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
@@ -349,7 +355,7 @@ class StreamRelay(_Holding):
         if scanner.aborted:
             self._aborted_early()
         elif scanner.error is not None and not self.boss.outlet.body_sent:
-            self.boss.failed(OutcomeKind.IN_BAND_ERROR, scanner.error)
+            self._error_early(scanner.error, in_band_kind(scanner.error_status))
         elif scanner.first_content:
             self._content = True
             self.boss.first_token()
@@ -359,6 +365,12 @@ class StreamRelay(_Holding):
             return  # [DONE] and nothing else: an empty stream is not an answer, `end` will ask
         elif self._waited or scanner.error is not None or scanner.finished or not fits:
             self._release()
+
+    def _error_early(self, error: str, kind: OutcomeKind) -> None:
+        if kind is OutcomeKind.CLIENT_ERROR:  # nobody else would say otherwise
+            self._release()
+        else:
+            self.boss.failed(kind, error)
 
     def _aborted_early(self) -> None:
         if self.boss.outlet.body_sent:
@@ -407,8 +419,8 @@ class StreamRelay(_Holding):
             tail = self._stripper.feed(tail) + self._stripper.end()
         if tail:
             self.boss.outlet.write(tail)
-        error = self._scanner.error
-        self.boss.complete(OK if error is None else OutcomeKind.IN_BAND_ERROR)
+        scanner = self._scanner
+        self.boss.complete(OK if scanner.error is None else in_band_kind(scanner.error_status))
 
 
 Relay = PlainRelay

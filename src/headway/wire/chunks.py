@@ -22,17 +22,24 @@ _STOP = msgspec.json.Decoder(Stop)
 _ERROR = msgspec.json.Decoder(Error | str | None)
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _ENDS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+_STATUS_OF = {
+    b'"invalid_request_error"': 400, b'"BadRequestError"': 400, b'"rate_limit_error"': 429, b'"overloaded_error"': 503,
+}  # fmt: skip
+"""What OpenAI, vLLM and Anthropic call errors whose status is not said, as the JSON they are written in."""
 
 
 class Tally:
     """What a stream has said so far. `read` takes the data of one event.
 
     `tokens` content tokens; `done` `[DONE]` was seen; `finished` a finish reason was seen; `aborted` it was "abort";
-    `hit_limit` it was the token limit; `error` the message of an in-band error; `usage` the last report;
-    `unreadable` events that were not the JSON of any API known here.
+    `hit_limit` it was the token limit; `error` the message of an in-band error; `error_status` the status it would have
+    as a response, 0 if that was not said; `usage` the last report; `unreadable` events that were not the JSON of any
+    API known here.
     """
 
-    __slots__ = ("aborted", "done", "error", "finished", "hit_limit", "tokens", "unreadable", "usage")
+    __slots__ = (
+        "aborted", "done", "error", "error_status", "finished", "hit_limit", "tokens", "unreadable", "usage",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -41,6 +48,7 @@ class Tally:
         self.aborted = False
         self.hit_limit = False
         self.error: str | None = None
+        self.error_status = 0
         self.usage: Usage | None = None
         self.unreadable = 0
 
@@ -93,6 +101,7 @@ class Tally:
             self.finished = True
         if event.object == "error" or kind == "error":
             self._error(event.message)
+            self.error_status = _status(event.code, ABSENT)
         if event.response is not None:
             self._response(event.response)
         if kind == "message_start":
@@ -125,6 +134,7 @@ class Tally:
             value = "error"
         if value is not None:
             self.error = (value if isinstance(value, str) else value.message) or "error"
+            self.error_status = 0 if isinstance(value, str) else _status(value.code, value.type)
 
     def _raw_usage(self, raw: Raw) -> None:
         try:
@@ -142,6 +152,12 @@ class Tally:
             usage = Usage(before.prompt_tokens, before.cached_tokens, usage.completion_tokens)
         self.usage = usage
         self.tokens = max(self.tokens, usage.completion_tokens)
+
+
+def _status(code: Raw, kind: Raw) -> int:
+    """The HTTP status an error stands for, 0 if it does not say."""
+    digits = bytes(code).strip(b'"')
+    return int(digits) if len(digits) == 3 and digits.isdigit() else _STATUS_OF.get(bytes(kind), 0)
 
 
 def _has_content(delta: Delta) -> bool:

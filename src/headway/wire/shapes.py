@@ -56,6 +56,7 @@ class Other(msgspec.Struct, gc=False):
     type: str = ""
     object: str = ""
     message: Raw = ABSENT
+    code: Raw = ABSENT
     delta: Raw = ABSENT
     response: Response | None = None
     meta_info: RawUsage | None = None
@@ -66,7 +67,9 @@ class Other(msgspec.Struct, gc=False):
 
 
 class Error(msgspec.Struct, gc=False):
-    message: str = ""
+    message: str | None = ""
+    code: Raw = ABSENT
+    type: Raw = ABSENT
 
 
 class UsageOnly(msgspec.Struct, gc=False):
