@@ -1,0 +1,90 @@
+"""What is simulated, as plain values: the fleet, what its truth is, what befalls it, what counts as good.
+
+The truth of a replica may differ from what the brain is told (`Truth.perturb`), so that learning is tested and no
+decision rests on the model it is judged by. Seconds, tokens, fractions.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from headway.workload.stats import Slo
+
+FaultKind = Literal["crash", "slow", "silent"]
+
+
+class PoolSpec(msgspec.Struct, frozen=True):
+    """`count` equal replicas. Names are those of the catalogue; sizes of 0 come from the memory model and the engine's
+    own defaults. `api_s` and `api_s_per_token`: what HTTP, tokenisation and detokenisation add to a TTFT."""
+
+    count: int = 4
+    model: str = "llama-3.1-8b"
+    gpu: str = "h100-80gb"
+    tensor_parallel_size: int = 1
+    dtype: str = "bfloat16"
+    kv_tokens: int = 0
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 0
+    max_model_len: int = 0
+    enable_prefix_caching: bool = True
+    api_s: float = 0.012
+    api_s_per_token: float = 2e-6
+
+
+class Truth(msgspec.Struct, frozen=True):
+    """How reality departs from the model, and how late the brain hears of it.
+
+    `perturb`: decode and prefill speed of each replica are multiplied by factors drawn evenly from 1 +- perturb.
+    `step_jitter`: deviation of the logarithm of step times. `scrape_interval_s`, `scrape_jitter` (fraction of it),
+    `gauge_lag_s`: when reports are asked for, and how old what they say is. `bytes_per_token` and its `byte_noise`
+    (deviation of the logarithm, per piece of a prompt): the brain sees bytes, not tokens.
+    """
+
+    perturb: float = 0.0
+    step_jitter: float = 0.02
+    scrape_interval_s: float = 0.5
+    scrape_jitter: float = 0.1
+    gauge_lag_s: float = 0.02
+    bytes_per_token: float = 4.2
+    byte_noise: float = 0.15
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """At `at_s` a replica (by its number in the fleet) crashes, gets `factor` times slower, or reports nothing, for
+    `duration_s`."""
+
+    at_s: float
+    replica: int
+    kind: FaultKind = "crash"
+    duration_s: float = 60.0
+    factor: float = 4.0
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """A fleet, its truth, its faults and what is wanted of it.
+
+    Requests that arrive before `warmup_s` are served but not counted. `progress_s`: how often streams report progress
+    to the brain. `clairvoyant`: the brain knows true output lengths and has fresh reports (a bound, not a policy).
+    """
+
+    pools: tuple[PoolSpec, ...] = (PoolSpec(),)
+    truth: Truth = Truth()
+    slo: Slo = Slo()
+    faults: tuple[Fault, ...] = ()
+    warmup_s: float = 0.0
+    progress_s: float = 0.25
+    clairvoyant: bool = False
+
+    @property
+    def replicas(self) -> int:
+        """Replicas in all pools."""
+        return sum(pool.count for pool in self.pools)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all pools."""
+        return sum(pool.count * pool.tensor_parallel_size for pool in self.pools)
+
+
+MODEL = "served"
+"""The one model name clients ask for; each replica serves it."""
