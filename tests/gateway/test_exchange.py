@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from headway.core.commands import Abort, Dispatch, Hold, Reject, Relay
-from headway.core.events import FirstToken, Progress, RequestCancelled
+from headway.core.commands import Abort, Command, Dispatch, Hold, Reject, Relay
+from headway.core.events import AttemptFinished, Event, FirstToken, Progress, RequestArrived, RequestCancelled
 from headway.core.ids import AttemptId, ReplicaId, attempt_id
 from headway.core.outcome import OutcomeKind
 from headway.gateway.config import GatewayConfig, Limits, Timeouts, UpstreamAuth
@@ -19,6 +20,7 @@ from tests.gateway.fakes import (
     LAST,
     STREAM_HEAD,
     Connection,
+    FakeBrain,
     Rig,
     always,
     answer,
@@ -353,6 +355,36 @@ def test_overload_told_in_band_before_content_is_retried(run: Run) -> None:
             response = await r.ask(post(CHAT_STREAM))
             assert b"good" in response
             assert kinds(r) == [OutcomeKind.BACKPRESSURE, OutcomeKind.OK]
+
+    run(main())
+
+
+class Mute(FakeBrain):
+    """Forgets to answer: the failed attempt of a request, or its arrival."""
+
+    def __init__(self, forgets: type) -> None:
+        super().__init__(1)
+        self.forgets = forgets
+
+    def handle(self, event: Event) -> list[Command]:
+        commands = super().handle(event)
+        return [] if isinstance(event, self.forgets) else commands
+
+
+@pytest.mark.parametrize("forgets", [AttemptFinished, RequestArrived])
+def test_a_request_that_the_brain_forgets_is_answered(run: Run, forgets: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.gateway.exchange.UNANSWERED_S", 0.0)
+    monkeypatch.setattr("tests.gateway.fakes.FakeBrain", lambda _tries: Mute(forgets))
+
+    async def main() -> None:
+        async with rig(sends(b"no HTTP at all\r\n\r\n")) as r:
+            with capture_logs() as logs:
+                response = await r.ask(post(CHAT))
+            assert response.startswith(b"HTTP/1.1 502 ")
+            assert b'"no_decision"' in response
+            assert [line["event"] for line in logs] == ["no decision came for a request"]
+            assert r.gateway.plane.unanswered == 1
+            assert [(a.account, a.code) for a in r.accesses] == [("server_error", "no_decision")]
 
     run(main())
 

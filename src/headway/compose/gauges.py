@@ -28,6 +28,8 @@ def watch_plane(telemetry: Telemetry, plane: Plane) -> None:
     telemetry.watch("headway_client_connections", "Open client connections.", lambda: len(plane.connections))
     refused = "Client connections closed at once, because limits.max_connections were open."
     telemetry.watch("headway_connections_refused_total", refused, lambda: plane.turned_away)
+    lost = "Requests the brain owed an answer: each is a fault of Headway's."
+    telemetry.watch("headway_unanswered_requests_total", lost, lambda: plane.unanswered)
     telemetry.watch("headway_buffered_body_bytes", "Request bodies held in memory.", lambda: plane.body_bytes)
 
 

@@ -8,6 +8,8 @@ tests hold every move between its states against the table `MOVES`.
 import enum
 from typing import TYPE_CHECKING
 
+import structlog
+
 from headway.core.commands import Dispatch, Hold, Reject, Relay
 from headway.core.events import RequestArrived, RequestCancelled
 from headway.core.ids import AttemptId
@@ -30,7 +32,12 @@ from headway.wire.errors import sse_error
 if TYPE_CHECKING:
     from headway.gateway.protocol import ClientConnection
 
+log = structlog.get_logger(__name__)
+
 FAR = float("inf")
+UNANSWERED_S = 2.0
+"""The brain answers before the call returns, or its turn comes within the same pass of the loop. A request it owes an
+answer for longer was forgotten: a fault of ours, which must cost the client an error and not its patience."""
 SHUTTING_DOWN = "the gateway is shutting down"
 WITHDRAWN = {
     "replica_removed": "its replica was removed from the fleet",
@@ -99,6 +106,8 @@ class Exchange:
         ticket.asked_at = at = now()
         plane.driver.exchanges[ticket.request_id] = self
         plane.driver.post(RequestArrived(at, request_info(parsed, notes, ticket.request_id, at)))
+        if self._state is DECIDING:
+            self.wait(UNANSWERED_S)
 
     def client_gone(self) -> None:
         """The client went away: stop everything at once and give back what is held."""
@@ -128,7 +137,9 @@ class Exchange:
         """The deadline passed: the attempt knows whether that is so."""
         self._client.deadline = FAR
         attempt = self._attempt
-        if attempt is not None and attempt.overdue and (later := attempt.expired(at)):
+        if self._state is DECIDING:
+            self._unanswered()
+        elif attempt is not None and attempt.overdue and (later := attempt.expired(at)):
             self._client.deadline = later
 
     def shut_down(self) -> None:
@@ -159,6 +170,7 @@ class Exchange:
     def hold(self, command: Hold) -> None:
         """Wait; the client is watched meanwhile."""
         self._state = HELD
+        self._client.deadline = FAR
 
     def reject(self, command: Reject) -> None:
         """Answer with an error of our own."""
@@ -231,7 +243,7 @@ class Exchange:
     def undecided(self) -> None:
         """The attempt failed; the brain is about to be asked."""
         self._state = DECIDING
-        self._client.deadline = FAR
+        self.wait(UNANSWERED_S)
 
     def relayed(self, kind: OutcomeKind) -> None:
         """The engine's answer was passed on in full."""
@@ -262,6 +274,11 @@ class Exchange:
         self._finish(account or ("client_error" if status < 500 else "server_error"), code)
 
     # Steps.
+
+    def _unanswered(self) -> None:
+        self.plane.unanswered += 1
+        log.error("no decision came for a request", request=self.ticket.request_id, attempt=repr(self._attempt))
+        self.refuse(502, "no_decision", "The gateway lost track of the request.")
 
     def _forget_body(self) -> None:
         self.plane.body_bytes -= len(self.body)

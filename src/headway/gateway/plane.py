@@ -79,6 +79,7 @@ class Plane:
         self.draining = False
         self.body_bytes = 0
         self.turned_away = 0
+        self.unanswered = 0
         self.usage_reports: dict[str, int] = {}
         self.driver: Driver
         numbered = os.urandom(6).hex() + "%010x"
