@@ -6,7 +6,7 @@ from headway.core.constants import RetryConfig
 from headway.core.entries import Tries
 from headway.core.ids import ReplicaId
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.core.retry import FINAL, NOBODY, RULES, Retries, Rule, answer
+from headway.core.retry import FINAL, RULES, UNTOUCHED, Retries, Rule, answer
 
 A, B, C = ReplicaId("a"), ReplicaId("b"), ReplicaId("c")
 
@@ -37,7 +37,7 @@ def test_two_counted_attempts_are_all(kind: OutcomeKind) -> None:
     assert rule is Rule.NEVER
 
 
-@pytest.mark.parametrize("kind", sorted(NOBODY))
+@pytest.mark.parametrize("kind", sorted(UNTOUCHED))
 def test_what_was_never_sent_is_bound_by_all_tries_only(kind: OutcomeKind) -> None:
     retries, outcome = Retries(), Outcome(kind)
     for _ in range(50):
@@ -173,6 +173,7 @@ def test_suspects_are_bounded() -> None:
     [
         (OutcomeKind.CONNECT_FAILED, 503, "no_replica"),
         (OutcomeKind.CONNECT_TIMEOUT, 503, "no_replica"),
+        (OutcomeKind.NO_RESOURCES, 503, "overloaded"),
         (OutcomeKind.FIRST_BYTE_TIMEOUT, 504, "upstream_failed"),
         (OutcomeKind.IDLE_TIMEOUT, 504, "upstream_failed"),
         (OutcomeKind.ENGINE_ABORT, 503, "upstream_failed"),
@@ -182,7 +183,7 @@ def test_suspects_are_bounded() -> None:
 )
 def test_our_own_words_are_of_the_5xx_class(kind: OutcomeKind, status: int, code: str) -> None:
     said = answer(Outcome(kind, detail="10.0.0.1:8000 refused"))
-    assert (said.status, said.code) == (status, code)
+    assert (said.status, said.code, said.shed) == (status, code, kind is OutcomeKind.NO_RESOURCES)
     assert "10.0.0.1" not in said.message
 
 

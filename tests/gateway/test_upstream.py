@@ -14,6 +14,7 @@ from headway.gateway.head import HeadReader, ResponseHead
 from headway.gateway.sweep import Sweeper
 from headway.gateway.target import Target
 from headway.gateway.upstream import Pool, UpstreamConnection
+from headway.runtime.shortage import SHORTAGES
 
 Run = Callable[[Any], Any]
 
@@ -291,6 +292,25 @@ def test_failure_to_connect_is_a_value(run: Run) -> None:
         ((kind, detail),) = failures
         assert kind is OutcomeKind.CONNECT_FAILED
         assert str(port) not in detail
+        await pool.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("number", sorted(SHORTAGES))
+def test_what_we_lack_ourselves_is_not_held_against_the_replica(
+    run: Run, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    async def none_left(*_args: object, **_more: object) -> None:
+        raise OSError(number, "none left")
+
+    async def main() -> None:
+        pool = Pool(HeadReader(), Sweeper(), 3.0)
+        target = Target(ReplicaSpec(ReplicaId("r"), "http://127.0.0.1:1"), GatewayConfig(), None)
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", none_left, raising=False)
+        failures: list[OutcomeKind] = []
+        await pool.connect(target, lambda _: None, lambda kind, _detail: failures.append(kind))
+        assert failures == [OutcomeKind.NO_RESOURCES]
         await pool.close()
 
     run(main())

@@ -10,7 +10,7 @@ import pytest
 from headway.core.events import ProbeFailed, ProbeSucceeded
 from headway.observe.config import ObserveConfig
 from headway.observe.prober import Prober
-from headway.runtime.http import client
+from headway.runtime.http import Failure, FailureKind, client
 from tests.observe.fakes import Log, spec
 from tests.runtime.servers import Reply, serving
 
@@ -64,6 +64,22 @@ def test_a_refused_connection_means_that_nobody_listens(run: Run) -> None:
     event = run(story())
     assert isinstance(event, ProbeFailed)
     assert event.refused
+
+
+def test_a_probe_that_could_not_be_sent_says_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fetch(*_args: object, **_more: object) -> Failure:
+        return Failure(FailureKind.OURS, "too many open files")
+
+    async def story() -> tuple[list[Any], Prober]:
+        log = Log()
+        async with client() as http:
+            monkeypatch.setattr(http, "fetch", fetch)
+            prober = Prober(spec("http://h"), "http://h/health", {}, http, CONFIG, random.Random(1), log.post)
+            await prober.probe()
+        return log.probes, prober
+
+    probes, prober = run(story())
+    assert (probes, prober.health, prober.failures) == ([], "unknown", 1)
 
 
 def test_a_long_complaint_is_shortened(run: Run) -> None:

@@ -1,6 +1,7 @@
 """The client is bounded, follows nobody, and turns what goes wrong into values."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +102,22 @@ def test_an_address_that_is_none_is_unreachable(run: Run, url: str) -> None:
     failure = run(story())
     assert isinstance(failure, Failure)
     assert failure.kind is FailureKind.UNREACHABLE
+
+
+def test_a_lack_of_descriptors_is_ours(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_args: object, **_more: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def story() -> Answer | Failure:
+        async with serving({}) as served, client() as http:
+            monkeypatch.setattr("socket.socket", none_left)
+            failure = await http.fetch(served.url)
+            monkeypatch.undo()
+            return failure
+
+    failure = run(story())
+    assert isinstance(failure, Failure)
+    assert failure.kind is FailureKind.OURS
 
 
 def test_more_than_a_hundred_exchanges_run_at_once(run: Run) -> None:

@@ -10,11 +10,9 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from headway.core.admission import Admission, HoldQueue, expired
-from headway.core.commands import Abort, Command, Dispatch, Hold, Probe, Record, Reject, Relay, SetTimer, Settled
-from headway.core.constants import (
-    BrainConfig,
-)
+from headway.core.admission import Admission, expired
+from headway.core.commands import Abort, Command, Dispatch, Probe, Record, Reject, Relay, Settled
+from headway.core.constants import BrainConfig
 from headway.core.entries import Choice, Entry, Job, Tries
 from headway.core.events import (
     AttemptFinished,
@@ -31,13 +29,14 @@ from headway.core.events import (
     TimerFired,
 )
 from headway.core.fleet import Fleet, Replica
+from headway.core.holding import Holding
 from headway.core.ids import ReplicaId, RequestId, attempt_id
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.plugin import Chance, Policy, Tracker
 from headway.core.request import RequestInfo
 from headway.core.retry import FINAL, RELAYED, Retries, Rule, answer
-from headway.core.scheduler import Avoid, Pool, Scheduler, forecast
-from headway.core.view import FleetSnapshot, ReplicaView
+from headway.core.scheduler import Scheduler, forecast
+from headway.core.view import FleetSnapshot
 
 
 class Brain:
@@ -50,9 +49,11 @@ class Brain:
         )
         self._scheduler = Scheduler(self._fleet, policy, chance, config.scheduler)
         self._tracker = policy if isinstance(policy, Tracker) else None
-        self._admission = Admission(self._fleet, config.admission)
+        late = policy.binds_late or config.admission.every_policy
+        self._admission = Admission(self._fleet, config.admission, config.slo, config.pace, late)
         self._retries = Retries(config.retry)
         self._jobs: dict[RequestId, Job] = {}
+        self._holding = Holding(self._scheduler, self._admission, self._jobs, self._dispatch)
         self._ignored = 0
         self._on: dict[type, Callable[[Any, list[Command]], None]] = {
             RequestArrived: self._arrived,
@@ -84,11 +85,7 @@ class Brain:
 
     def queue_positions(self) -> dict[RequestId, int]:
         """Who is held, with the position in the queue of its model, counted from 1."""
-        return {
-            item.job.request.id: position
-            for queue in self._admission.queues.values()
-            for position, item in enumerate(queue, start=1)
-        }
+        return self._holding.positions()
 
     @property
     def ignored(self) -> int:
@@ -118,18 +115,7 @@ class Brain:
         matches = self._fleet.matches(request)
         expected = self._fleet.expect(request, pool.longest, matches, at)
         job = Job(request, expected.demand, matches, expected.part, at_least, at, Tries())
-        queue = self._admission.queues.get(request.model)
-        if queue and not self._may_pass(queue):
-            self._hold(job, pool, at, out)
-            return
-        choice = self._choose(job, pool, at)
-        if choice is not None:
-            if queue:
-                queue.overtake()
-            self._jobs[request.id] = job
-            self._dispatch(job, choice, at, out)
-        else:
-            self._hold(job, pool, at, out)
+        self._holding.admit(job, pool, at, out)
 
     def _too_late(self, request: RequestInfo, at: float) -> Reject | None:
         """A refusal for a reason that may come up at any try: its deadline, or what it did to engines."""
@@ -143,48 +129,12 @@ class Brain:
         text = "the request is refused because engines died while serving it"
         return Reject(request.id, 503, "quarantined", text, float(math.ceil(left)))
 
-    def _may_pass(self, queue: HoldQueue) -> bool:
-        return queue.passable and len(queue) <= self._config.admission.scan
-
-    def _choose(self, job: Job, pool: Pool, at: float, avoid: Avoid | None = None) -> Choice | None:
-        if not self._scheduler.policy.binds_late:
-            return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, None)
-
-        def fits(view: ReplicaView) -> bool:
-            return self._admission.fits(job, view, at)
-
-        return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, fits)
-
-    def _hold(self, job: Job, pool: Pool, at: float, out: list[Command]) -> None:
-        request = job.request
-        if not pool.candidates and not pool.saturated:
-            out.append(_no_replica(request.id))
-            return
-        queue = self._admission.queue(request.model)
-        if queue.full:
-            text = f"too many requests are waiting for the model ({len(queue)})"
-            out.append(Reject(request.id, 503, "queue_full", text, queue.retry_after_s(), shed=True))
-            return
-        self._jobs[request.id] = job
-        queue.push(job, at)
-        out.append(Hold(request.id, len(queue)))
-        self._arm(request.model, queue, out)
-
-    def _arm(self, model: str, queue: HoldQueue, out: list[Command]) -> None:
-        """Have the queue's timer fire when the first runs out of time."""
-        first = queue.next_expiry
-        if first < queue.timer_at:
-            queue.timer_at = first
-            out.append(SetTimer(f"queue:{model}", first))
-
     def _cancelled(self, event: RequestCancelled, out: list[Command]) -> None:
         job = self._jobs.get(event.request_id)
         if job is None or not job.held:
             self._ignored += 1
             return
-        self._admission.queue(job.request.model).remove(event.request_id)
-        del self._jobs[event.request_id]
-        self._release([self._scheduler.pools[job.request.model]], event.at, out)
+        self._holding.withdraw(job, event.at, out)
 
     def _dispatch(self, job: Job, choice: Choice, at: float, out: list[Command], free: bool = False) -> None:
         request, demand, tries = job.request, job.demand, job.tries
@@ -212,39 +162,12 @@ class Brain:
         self._fleet.opened(replica, entry, at)
         if self._tracker is not None:
             self._tracker.sent(demand, spec.id, at)
+        if self._admission.pace is not None:
+            self._admission.pace.sent(choice.view, entry.uncached, at)
         replica.health.dispatched(attempt)
         out.append(Dispatch(request.id, attempt, spec.id, spec.serves.get(request.model, request.model)))
         waited = at - job.arrived_at if number == 0 else 0.0
         out.append(Record(self._scheduler.decision(choice, demand, expected, at, number, waited)))
-
-    def _release(self, pools: Iterable[Pool], at: float, out: list[Command]) -> None:
-        """Room may have been made: let those go who fit now."""
-        for pool in pools:
-            queue = self._admission.queues.get(pool.model)
-            if queue:
-                self._scheduler.refresh(at, out)
-                while self._release_some(queue, pool, at, out):
-                    self._scheduler.refresh(at, out)
-
-    def _release_some(self, queue: HoldQueue, pool: Pool, at: float, out: list[Command]) -> bool:
-        """One look at the head and those behind it. Who needs more than one that did not fit is not asked."""
-        too_big = math.inf
-        for position, item in enumerate(queue.within_reach()):
-            job = item.job
-            if not pool.candidates or (position and not queue.passable):
-                return False
-            if job.part.peak >= too_big:
-                continue
-            choice = self._choose(job, pool, at)
-            if choice is None:
-                too_big = job.part.peak
-                continue
-            if position:
-                queue.overtake()
-            queue.release(job.request.id, at)
-            self._dispatch(job, choice, at, out)
-            return bool(queue)
-        return False
 
     # -- attempts ----------------------------------------------------------------------------------------------
 
@@ -259,7 +182,7 @@ class Brain:
     def _progress(self, event: Progress, out: list[Command]) -> None:
         for replica_id in self._fleet.ledger.progress(event.counts, event.at):
             if self._fleet.progressed(replica_id, event.at) is not None:
-                self._release(self._scheduler.pools_of(replica_id), event.at, out)
+                self._holding.release(self._scheduler.pools_of(replica_id), event.at, out, replica_id)
 
     def _finished(self, event: AttemptFinished, out: list[Command]) -> None:
         at, outcome = event.at, event.outcome
@@ -293,7 +216,7 @@ class Brain:
             )
         )
         if self._admission.queues:
-            self._release(self._scheduler.pools_of(replica_id), at, out)
+            self._holding.release(self._scheduler.pools_of(replica_id), at, out, replica_id)
 
     def _judge(self, replica: Replica, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> None:
         moved = replica.health.finished(entry.attempt_id, entry.dispatched_at, outcome, at, out)
@@ -324,7 +247,7 @@ class Brain:
             out.append(refusal)
         else:
             said = answer(outcome)
-            out.append(Reject(request.id, said.status, said.code, said.message, said.retry_after_s))
+            out.append(Reject(request.id, said.status, said.code, said.message, said.retry_after_s, said.shed))
         return False
 
     def _choose_again(self, job: Job, healthy_only: bool, at: float, out: list[Command]) -> Choice | None:
@@ -340,7 +263,7 @@ class Brain:
                 return "tried"
             return why if healthy_only else ""
 
-        return self._choose(job, pool, at, avoid) or self._scheduler.choose(
+        return self._holding.choose(job, pool, at, avoid) or self._scheduler.choose(
             pool, job.demand, at, job.at_least, avoid, None
         )
 
@@ -350,6 +273,7 @@ class Brain:
         at = event.at
         for replica_id in event.removed:
             lost = self._fleet.remove(replica_id)
+            self._admission.forget(replica_id)
             self._abort((e for e in lost if e.first_token_at is None), "replica_removed", out)
         served = set(self._scheduler.pools)
         for spec in event.upserted:
@@ -357,15 +281,8 @@ class Brain:
             self._fleet.upsert(spec, at, ramps, out)
         self._scheduler.regroup()
         self._scheduler.refresh(at, out)
-        for model in [m for m in self._admission.queues if m not in self._scheduler.pools]:
-            self._dissolve(model, out)
-        self._release(list(self._scheduler.pools.values()), at, out)
-
-    def _dissolve(self, model: str, out: list[Command]) -> None:
-        """Nobody serves this model any more."""
-        for item in self._admission.queues.pop(model):
-            del self._jobs[item.job.request.id]
-            out.append(_no_replica(item.job.request.id))
+        self._holding.dissolve(out)
+        self._holding.release(list(self._scheduler.pools.values()), at, out)
 
     def _abort(self, entries: Iterable[Entry], why: str, out: list[Command]) -> None:
         for entry in entries:
@@ -380,7 +297,7 @@ class Brain:
         if event.sample.sleep_level and replica.account.entries:
             self._leave_sleeper(replica, event.at, out)
         if self._admission.queues:
-            self._release(self._scheduler.pools_of(replica.spec.id), event.at, out)
+            self._holding.release(self._scheduler.pools_of(replica.spec.id), event.at, out, replica.spec.id)
 
     def _leave_sleeper(self, replica: Replica, at: float, out: list[Command]) -> None:
         """An engine that falls asleep lets those hang who come just then: they go elsewhere, if there is a place.
@@ -423,25 +340,8 @@ class Brain:
             replica = self._known(ReplicaId(name))
             if replica is not None and replica.health.timer(event.at, out):
                 self._moved(replica, event.at, out)
-        elif kind == "queue" and name in self._admission.queues:
-            self._expire(name, self._admission.queues[name], event.at, out)
-        else:
+        elif kind != "queue" or not self._holding.timer(name, event.at, out):
             self._ignored += 1
-
-    def _expire(self, model: str, queue: HoldQueue, at: float, out: list[Command]) -> None:
-        retry_after = queue.retry_after_s()
-        for item in queue.due(at):
-            request = item.job.request
-            queue.remove(request.id)
-            del self._jobs[request.id]
-            if request.deadline is not None and request.deadline <= at:
-                out.append(expired(request.id))
-            else:
-                text = "no replica had room for the request in time"
-                out.append(Reject(request.id, 503, "queue_timeout", text, retry_after, shed=True))
-        queue.timer_at = math.inf
-        self._arm(model, queue, out)
-        self._release([self._scheduler.pools[model]], at, out)
 
     def _known(self, replica_id: ReplicaId) -> Replica | None:
         replica = self._fleet.replicas.get(replica_id)
@@ -452,9 +352,4 @@ class Brain:
     def _moved(self, replica: Replica, at: float, out: list[Command]) -> None:
         """A replica became (un)usable."""
         self._fleet.touch(replica)
-        self._release(self._scheduler.pools_of(replica.spec.id), at, out)
-
-
-def _no_replica(request_id: RequestId) -> Reject:
-    text = "no replica of this model is available at the moment"
-    return Reject(request_id, 503, "no_replica", text, retry_after_s=1.0)
+        self._holding.release(self._scheduler.pools_of(replica.spec.id), at, out, replica.spec.id)

@@ -105,6 +105,7 @@ class Answer(msgspec.Struct, frozen=True):
     code: str
     message: str
     retry_after_s: float = 0.0
+    shed: bool = False
 
 
 class Suspect(msgspec.Struct):
@@ -136,10 +137,14 @@ class Job(msgspec.Struct, gc=False):
 
 
 class Waiting(msgspec.Struct):
-    """A job in a queue. `bypassed` counts overtakings while it was the head."""
+    """A job in a queue. `serial`: order of arrival; `due`: the last moment at which it can go and keep its TTFT
+    objective; `late`: that has passed; `bypassed` counts overtakings while it was the first of its class."""
 
     job: Job
+    serial: int
     expires: float
+    due: float
+    late: bool = False
     bypassed: int = 0
 
 

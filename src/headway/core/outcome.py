@@ -14,6 +14,7 @@ class OutcomeKind(enum.StrEnum):
     SERVER_ERROR = "server_error"  # the engine answered 5xx
     CONNECT_FAILED = "connect_failed"  # refused, unreachable, DNS, TLS
     CONNECT_TIMEOUT = "connect_timeout"
+    NO_RESOURCES = "no_resources"  # we had no descriptor, port or memory for a connection
     STALE_CONNECTION = "stale_connection"  # a reused connection died before any response byte
     RESET = "reset"  # a fresh connection died before any response byte
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"
@@ -42,6 +43,7 @@ VERDICT: dict[OutcomeKind, Verdict] = {
     OutcomeKind.SERVER_ERROR: Verdict.FAILURE,
     OutcomeKind.CONNECT_FAILED: Verdict.FAILURE,
     OutcomeKind.CONNECT_TIMEOUT: Verdict.FAILURE,
+    OutcomeKind.NO_RESOURCES: Verdict.NEUTRAL,  # the lack is ours
     OutcomeKind.STALE_CONNECTION: Verdict.NEUTRAL,  # engines close idle connections all the time
     OutcomeKind.RESET: Verdict.FAILURE,
     OutcomeKind.FIRST_BYTE_TIMEOUT: Verdict.FAILURE,

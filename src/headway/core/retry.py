@@ -35,6 +35,7 @@ RULES: dict[OutcomeKind, Rule] = {
     OutcomeKind.IN_BAND_ERROR: Rule.HEALTHY_ONLY,
     OutcomeKind.CONNECT_FAILED: Rule.ELSEWHERE,
     OutcomeKind.CONNECT_TIMEOUT: Rule.ELSEWHERE,
+    OutcomeKind.NO_RESOURCES: Rule.ELSEWHERE,  # where a connection is open already
     OutcomeKind.RESET: Rule.ELSEWHERE,
     OutcomeKind.TRUNCATED: Rule.ELSEWHERE,
     OutcomeKind.BAD_RESPONSE: Rule.ELSEWHERE,
@@ -54,6 +55,8 @@ _OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
 
 TIMEOUTS = frozenset({OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT})
 NOBODY = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
+UNTOUCHED = NOBODY | {OutcomeKind.NO_RESOURCES}
+"""Ends in which no engine had a part, unless something had been sent before."""
 KILLERS = frozenset({OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.CONNECT_FAILED})
 DEATHS = KILLERS | {OutcomeKind.STALE_CONNECTION}
 """Ends that look as if the engine had died, if the request had been sent: a refused connection only after a reused one
@@ -63,6 +66,8 @@ the time. It counts against the request only if another try of it then kills for
 
 def answer(outcome: Outcome) -> Answer:
     """What to tell the client. Never a 4xx: SDKs retry the 5xx that a cut connection deserves. No address is named."""
+    if outcome.kind is OutcomeKind.NO_RESOURCES:
+        return Answer(503, "overloaded", "the gateway has no connection left for the request", 1.0, shed=True)
     if outcome.kind in NOBODY:
         return Answer(503, "no_replica", "no replica of this model can be reached at the moment", 1.0)
     if outcome.kind in TIMEOUTS:
@@ -112,7 +117,7 @@ class Retries:
             if not tries.free_used:
                 return rule
             rule = Rule.ELSEWHERE
-        if outcome.kind in NOBODY and not outcome.sent:
+        if outcome.kind in UNTOUCHED and not outcome.sent:
             return rule
         if rule is Rule.NEVER or tries.counted >= config.attempts:
             return Rule.NEVER

@@ -17,6 +17,7 @@ from headway.gateway.head import HeadReader, ResponseHead
 from headway.gateway.sweep import Sweeper
 from headway.gateway.target import Target
 from headway.runtime.clock import now
+from headway.runtime.shortage import SHORTAGES
 from headway.runtime.tasks import TaskSet
 from headway.wire.splice import Piece
 
@@ -358,7 +359,9 @@ class Pool:
                 server_hostname=target.host if target.ssl else None,
             )
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name that is none
-            failed(OutcomeKind.CONNECT_FAILED, f"cannot connect: {type(error).__name__}")
+            ours = isinstance(error, OSError) and error.errno in SHORTAGES
+            kind = OutcomeKind.NO_RESOURCES if ours else OutcomeKind.CONNECT_FAILED
+            failed(kind, f"cannot connect: {type(error).__name__}")
             return
         self._open.add(connection)
         done(connection)

@@ -1,7 +1,8 @@
 """The health of one replica: asked every few seconds and whenever the brain wants to know, one probe in flight.
 
 An engine is alive if it answers its health path with anything but a 5xx; 401 is an answer. A refused connection is
-told apart from silence: it means that the process is gone, and streams still open there are lost.
+told apart from silence: it means that the process is gone, and streams still open there are lost. A probe that could
+not be sent for lack of descriptors tells nothing, and is not posted.
 """
 
 import asyncio
@@ -69,6 +70,8 @@ class Prober:
             self._post(ProbeSucceeded(clock.now(), self._spec.id))
             return
         self.failures += 1
+        if not isinstance(answer, Answer) and answer.kind is FailureKind.OURS:
+            return
         if isinstance(answer, Answer):
             text = answer.body[:REASON_CHARS].decode("utf-8", "replace").strip()
             self.health, refused = f"status {answer.status}: {text}" if text else f"status {answer.status}", False

@@ -14,6 +14,8 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
+from headway.runtime.shortage import SHORTAGES
+
 PAGE_CAP_BYTES = 4 * 1024 * 1024  # the largest metrics page we recorded is 90 kB
 POOL_IDLE_S = 3.0  # uvicorn closes idle connections after 5 s; being earlier avoids the race
 READ_CHUNK_BYTES = 64 * 1024
@@ -26,6 +28,7 @@ class FailureKind(enum.StrEnum):
     UNREACHABLE = "unreachable"  # no route, no such name, TLS
     TIMEOUT = "timeout"
     BROKEN = "broken"  # the connection died, or what came was not HTTP
+    OURS = "ours"  # nobody was asked: this process has no descriptor, port or memory left
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -125,6 +128,8 @@ def _failure(error: Exception) -> Failure:
     match error:
         case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
             return Failure(FailureKind.REFUSED, detail)
+        case aiohttp.ClientConnectorError(os_error=OSError(errno=number)) if number in SHORTAGES:
+            return Failure(FailureKind.OURS, detail)
         case aiohttp.ClientConnectorError() | aiohttp.InvalidURL():
             return Failure(FailureKind.UNREACHABLE, detail)
         case _:
