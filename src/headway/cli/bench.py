@@ -22,10 +22,10 @@ from headway.cli import bench_options as opt
 from headway.cli.console import err, fail, out
 from headway.report.figures import seconds, share
 from headway.report.tables import latency_table, outline_line, totals_table
-from headway.workload.arrivals import scale
 from headway.workload.chat import CHAT, DOCUMENTS, ChatSpec, generate
 from headway.workload.outline import outline
-from headway.workload.request import Request
+from headway.workload.request import Request, as_workload
+from headway.workload.scaling import scale
 from headway.workload.stats import Slo
 from headway.workload.trace import FORMATS, TraceError, detect, parse_columns, read
 
@@ -128,8 +128,8 @@ def _replayed(
         err.print(f"left out {len(requests) - len(kept)} of {len(requests)} requests longer than {longest} tokens")
     if duration_s:
         kept = [request for request in kept if request.arrival_s < duration_s]
-    own = outline(kept).rate_rps
-    return scale(kept, rate / own, rng) if rate and own else kept
+    load = as_workload(path.name, kept)
+    return list(scale(load, rate / load.rate_rps, rng).requests) if rate and kept else kept
 
 
 def read_trace(path: Path, columns: str, rng: np.random.Generator) -> list[Request]:

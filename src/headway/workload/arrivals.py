@@ -1,23 +1,14 @@
-"""When requests arrive, and how to make a workload denser or sparser without changing its shape in time.
+"""When requests arrive: point processes, drawn from a seeded generator. What arrives is made elsewhere.
 
-Compressing a trace in time would turn its bursts into something no user ever did, so load is scaled by leaving out
-whole sessions (`thin`) and by laying shifted copies over each other (`superpose`).
+How a workload is made denser or sparser afterwards is `scaling`'s business.
 """
 
 import math
-from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.workload.request import Request
-
 Times = NDArray[np.float64]
-
-_COPY_KEYS = 1 << 48
-"""Distance between the segment keys of two copies: a copy shares no prefix with its original, which would invent
-cache hits the trace never had."""
 
 
 def poisson(rate: float, duration_s: float, rng: np.random.Generator) -> Times:
@@ -53,47 +44,3 @@ def bursts(
     times = poisson(top, duration_s, rng)
     wanted = np.where(times % every_s < length_s, burst_rate, rate)
     return times[rng.uniform(0.0, top, size=len(times)) < wanted]
-
-
-def thin(requests: Sequence[Request], keep: float, rng: np.random.Generator) -> list[Request]:
-    """Keep a share of the sessions, whole: a conversation with turns missing would not be one."""
-    names = list(dict.fromkeys(request.session for request in requests if request.session))
-    chosen = {name for name, draw in zip(names, rng.random(len(names)), strict=True) if draw < keep}
-    return [r for r in requests if (r.session in chosen if r.session else rng.random() < keep)]
-
-
-def superpose(requests: Sequence[Request], copies: int, rng: np.random.Generator) -> list[Request]:
-    """Lay `copies` of a workload over each other, each but the first rotated in time by its own random amount.
-
-    The requests that a rotation moves over the end come in again at the start, so a few sessions begin in mid-talk.
-    """
-    span = max((request.arrival_s for request in requests), default=0.0)
-    merged = list(requests)
-    for number in range(1, copies):
-        shift = float(rng.uniform(0.0, span))
-        merged.extend(
-            _copy(request, number, (request.arrival_s + shift) % span if span else 0.0) for request in requests
-        )
-    return sorted(merged, key=lambda request: request.arrival_s)
-
-
-def scale(requests: Sequence[Request], factor: float, rng: np.random.Generator) -> list[Request]:
-    """A workload with `factor` times the load and the same shape in time."""
-    whole = math.floor(factor)
-    rest = factor - whole
-    scaled = superpose(requests, whole, rng) if whole else []
-    if rest > 0:
-        extra = thin(requests, rest, rng)
-        scaled.extend(_copy(request, whole, request.arrival_s) if whole else request for request in extra)
-    return sorted(scaled, key=lambda request: request.arrival_s)
-
-
-def _copy(request: Request, number: int, arrival_s: float) -> Request:
-    return msgspec.structs.replace(
-        request,
-        arrival_s=arrival_s,
-        session=f"{request.session}#{number}" if request.session else "",
-        segments=tuple(
-            msgspec.structs.replace(segment, key=segment.key + number * _COPY_KEYS) for segment in request.segments
-        ),
-    )

@@ -3,6 +3,7 @@
 No text lives here (that is `text`), only keys: two prompts that begin with equal segments begin with equal text.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -25,7 +26,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """One request. `arrival_s` counts from the workload's start; `output_tokens` is the length to be generated.
 
     `session` is empty for a request of no conversation; `turn` counts from 0 within it. `shape` names the mix that the
-    request was drawn from, for reports.
+    request was drawn from, for reports. `tenant` is who sent it, where a gateway would know (by API key).
     """
 
     arrival_s: float
@@ -34,8 +35,33 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     session: str = ""
     turn: int = 0
     shape: str = ""
+    tenant: str = ""
 
     @property
     def prompt_tokens(self) -> int:
         """Length of the whole prompt."""
         return sum(segment.tokens for segment in self.segments)
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """Requests by arrival, all in [0, span_s), and `how` they came to be: one sentence per step, for reports.
+
+    `span_s` is a period: the workload may be read as a ring, its first second following its last.
+    """
+
+    name: str
+    requests: Sequence[Request]
+    span_s: float
+    how: tuple[str, ...] = ()
+
+    @property
+    def rate_rps(self) -> float:
+        """Requests per second on average."""
+        return len(self.requests) / self.span_s if self.span_s > 0 else 0.0
+
+
+def as_workload(name: str, requests: Sequence[Request], how: str = "") -> Workload:
+    """A workload of requests by arrival whose span is not known: their range and one mean gap more."""
+    last = requests[-1].arrival_s if requests else 0.0
+    span_s = last * len(requests) / (len(requests) - 1) if last else float(len(requests) > 0)
+    return Workload(name, requests, span_s, (how,) if how else ())
