@@ -4,13 +4,14 @@ import math
 
 import pytest
 
-from headway.core.admission import Admission, HoldQueue, expired
+from headway.core.admission import Admission, expired
 from headway.core.commands import Command
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Entry, Job, Tries
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.memory import Outlook
+from headway.core.queue import HoldQueue
 from headway.core.replica import LoadSample
 from headway.core.request import Demand
 from tests.core.house import request, spec
@@ -69,8 +70,8 @@ def test_the_head_is_overtaken_only_so_often() -> None:
 
 
 def test_only_the_front_is_looked_at() -> None:
-    assert len(filled(9, AdmissionConfig(scan=4)).within_reach()) == 5
-    assert len(filled(3, AdmissionConfig(scan=4)).within_reach()) == 3
+    assert len(filled(9, AdmissionConfig(scan=4)).within_reach(0.0)) == 5
+    assert len(filled(3, AdmissionConfig(scan=4)).within_reach(0.0)) == 3
 
 
 def test_held_is_marked_on_the_job() -> None:

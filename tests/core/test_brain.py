@@ -125,7 +125,8 @@ def test_nothing_but_never_is_no_replica_to_wait_for() -> None:
 
 
 def tight(binds_late: bool = True, **admission: float) -> House:
-    """One replica of 1,000 tokens."""
+    """One replica of 1,000 tokens. In order of arrival, unless told otherwise."""
+    admission.setdefault("order", False)
     config = BrainConfig(admission=AdmissionConfig(**admission))  # type: ignore[arg-type]
     return ready("a", policy=FewestInFlight(binds_late), config=config, kv_capacity_tokens=1000)
 

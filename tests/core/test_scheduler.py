@@ -62,7 +62,7 @@ class Stage:
     def choose(self, **facts: object) -> Choice | None:
         facts.setdefault("at_least", 1)
         facts.setdefault("avoid", None)
-        facts.setdefault("fits", None)
+        facts.setdefault("refuses", None)
         return self.scheduler.choose(self.pool, demand(), self.now, **facts)  # type: ignore[arg-type]
 
     def picks(self, times: int) -> Counter[str]:
@@ -243,19 +243,31 @@ def test_whether_it_fits_is_asked_of_the_favourite_first() -> None:
     stage = Stage("a", "b", "c", policy=Fixed({"a": 1.0, "b": 2.0, "c": 3.0}))
     asked: list[str] = []
 
-    def fits(view: ReplicaView) -> bool:
+    def refuses(view: ReplicaView) -> str:
         asked.append(view.id)
-        return view.id != "a"
+        return "no_headroom" if view.id == "a" else ""
 
-    choice = stage.choose(fits=lambda view: bool(asked.append(view.id)) or True)
+    choice = stage.choose(refuses=lambda view: asked.append(view.id) or "")
     assert choice is not None
     assert asked == ["a"]
     asked.clear()
-    choice = stage.choose(fits=fits)
+    choice = stage.choose(refuses=refuses)
     assert choice is not None
     assert choice.view.id == "b"
     assert choice.exclusions == {"no_headroom": 1}
-    assert stage.choose(fits=lambda view: False) is None
+    assert stage.choose(refuses=lambda view: "paced") is None
+
+
+def test_only_those_asked_for_are_considered() -> None:
+    stage = Stage("a", "b", "c", policy=Fixed({"a": 1.0, "b": 2.0, "c": 3.0}))
+    view = stage.pool.candidate(ReplicaId("b"))
+    assert view is not None
+    choice = stage.choose(among=[view])
+    assert choice is not None
+    assert choice.view is view
+    assert choice.exclusions == {"full_before": 2}
+    assert stage.choose(among=[view], refuses=lambda view: "paced") is None
+    assert stage.pool.candidate(ReplicaId("z")) is None
 
 
 def test_pools_are_by_the_names_clients_use() -> None:
@@ -380,10 +392,10 @@ def test_all_are_asked_before_one_says_that_nobody_fits() -> None:
     names = [f"r{i}" for i in range(9)]
     stage = Stage(*names, config=SchedulerConfig(considered=2))
     for _ in range(20):
-        choice = stage.choose(fits=lambda view: view.id == "r5")
+        choice = stage.choose(refuses=lambda view: "" if view.id == "r5" else "paced")
         assert choice is not None
         assert choice.view.id == "r5"
-    assert stage.choose(fits=lambda view: False) is None
+    assert stage.choose(refuses=lambda view: "paced") is None
     only_one = Stage(*names, policy=Fixed({"r5": 1.0}), config=SchedulerConfig(considered=2))
     assert set(only_one.picks(20)) == {"r5"}
 

@@ -1,112 +1,46 @@
-"""Whether a request may go now, must wait, or is refused; and the queues of those that wait.
+"""Whether a request may go now, must wait, or is refused.
 
 A request is refused only for certain reasons: its model is unknown, it cannot fit any replica even by a lower bound of
 its length, its deadline has passed, the queue is full. It waits (bound late) only for memory: until on some acceptable
 replica the forecast peak of the batch, with it and `z` deviations, stays within the pool; or, where the operator set
 one, for a count limit. Two things are never a reason to wait: missing data, and a replica with nothing to do.
 
-One FIFO queue per model, bounded in count and in time. Who does not fit does not stop smaller ones behind it for ever,
-nor is it passed by for ever: the head is overtaken at most `bypass_max` times.
+It may also wait for its turn at prefill (pace). Who goes first is the queue's business, and who of those that would
+take it, the scheduler's.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from headway.core.commands import Reject
-from headway.core.constants import AdmissionConfig
-from headway.core.entries import Job, Waiting
+from headway.core.constants import AdmissionConfig, PaceConfig, SloConfig
+from headway.core.entries import Job
 from headway.core.fleet import Fleet
-from headway.core.ids import RequestId
+from headway.core.ids import ReplicaId, RequestId
+from headway.core.pace import Pace
+from headway.core.queue import HoldQueue
 from headway.core.request import RequestInfo
 from headway.core.view import ReplicaView
 
 
-class HoldQueue:
-    """Those who wait for one model, in order of arrival."""
-
-    def __init__(self, config: AdmissionConfig) -> None:
-        self._config = config
-        self._items: dict[RequestId, Waiting] = {}
-        self._released_at: float | None = None
-        self._pace_s = 0.0
-        self.timer_at = math.inf
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Waiting]:
-        return iter(self._items.values())
-
-    @property
-    def full(self) -> bool:
-        """No one else may wait."""
-        return len(self._items) >= self._config.max_queued
-
-    def push(self, job: Job, at: float) -> Waiting:
-        """The last in the queue."""
-        expires = at + self._config.queue_timeout_s
-        if job.request.deadline is not None:
-            expires = min(expires, job.request.deadline)
-        job.held = True
-        item = self._items[job.request.id] = Waiting(job, expires)
-        return item
-
-    def remove(self, request_id: RequestId) -> None:
-        """It was cancelled or has expired."""
-        self._items.pop(request_id).job.held = False
-
-    def release(self, request_id: RequestId, at: float) -> None:
-        """It was dispatched. Whoever is at the head and stays was overtaken."""
-        self.remove(request_id)
-        if self._released_at is not None:
-            gap = at - self._released_at
-            self._pace_s += 0.1 * (gap - self._pace_s)
-        self._released_at = at
-
-    def overtake(self) -> None:
-        """Somebody passes the head."""
-        for head in self:
-            head.bypassed += 1
-            break
-
-    @property
-    def passable(self) -> bool:
-        """Whether the head may be overtaken."""
-        for head in self:
-            return head.bypassed < self._config.bypass_max
-        return True
-
-    def within_reach(self) -> list[Waiting]:
-        """The head and those behind it that may be looked at."""
-        found = []
-        for item in self:
-            found.append(item)
-            if len(found) > self._config.scan:
-                break
-        return found
-
-    def due(self, at: float) -> list[Waiting]:
-        """Those whose time is over."""
-        return [item for item in self if item.expires <= at]
-
-    @property
-    def next_expiry(self) -> float:
-        """When the first of them runs out of time; infinite if nobody waits."""
-        return min((item.expires for item in self), default=math.inf)
-
-    def retry_after_s(self) -> float:
-        """When to come back: the time this queue takes to drain at its recent pace, in whole seconds."""
-        wait = math.ceil(len(self._items) * self._pace_s)
-        return float(min(max(1, wait), self._config.retry_after_max_s))
-
-
 class Admission:
-    """The queues of all models, and the tests a request must pass."""
+    """The queues of all models, and the tests a request must pass. `late`: whether requests are bound late at all."""
 
-    def __init__(self, fleet: Fleet, config: AdmissionConfig | None = None) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        config: AdmissionConfig | None = None,
+        slo: SloConfig | None = None,
+        pace: PaceConfig | None = None,
+        late: bool = True,
+    ) -> None:
         self._fleet = fleet
-        self._config = config or AdmissionConfig()
+        self._slo = slo or SloConfig()
+        self.config = config or AdmissionConfig()
+        self.pace = Pace(pace, self._slo) if self.config.pace and late else None
+        self.late = late
         self.queues: dict[str, HoldQueue] = {}
+        self._refused: dict[ReplicaId, tuple[ReplicaView, float]] = {}
 
     @property
     def queued(self) -> int:
@@ -117,8 +51,34 @@ class Admission:
         """The queue of a (known) model."""
         found = self.queues.get(model)
         if found is None:
-            found = self.queues[model] = HoldQueue(self._config)
+            found = self.queues[model] = HoldQueue(self.config, self.config.order and self.late)
         return found
+
+    def due(self, job: Job, views: Sequence[ReplicaView]) -> float:
+        """The last moment at which a request can go and keep its TTFT objective, if nothing is before it there."""
+        demand = job.demand
+        prompt, hits = demand.prompt_tokens, demand.hits
+        quickest = min(
+            (
+                (prompt - hits.get(view.spec.id, 0)) / view.speed.prefill_tokens_per_s
+                + view.speed.step_s(view.running + 1, view.context_tokens)
+                for view in views
+                if view.speed.learned
+            ),
+            default=0.0,
+        )
+        return job.arrived_at + self._slo.ttft_limit_s(prompt) - quickest
+
+    def refuses(self, job: Job, view: ReplicaView, at: float) -> str:
+        """Why a replica should not have the request now, empty if it may."""
+        demand, pace = job.demand, self.pace
+        if pace is not None:
+            hit = demand.hits.get(view.spec.id, 0)
+            if not pace.open(demand.request.model, view, demand.prompt_tokens, hit, at):
+                return "paced"
+        if self.config.hold and not self.fits(job, view, at):
+            return "no_headroom"
+        return ""
 
     def infeasible(self, request: RequestInfo, at_least: int, longest: int) -> Reject | None:
         """A refusal if the prompt exceeds every replica's limit. `longest` is 0 if any limit is unknown."""
@@ -134,9 +94,13 @@ class Admission:
         """Whether the replica's forecast peak with this request stays within its pool.
 
         Upper bounds first, the cheapest of all (which also holds where the pool's size is unknown) before all.
-        Only if the sum of both reaches is too much are the horizons walked.
+        Only if the sum of both reaches is too much are the horizons walked. What a view has refused, it refuses to
+        whoever needs as much.
         """
         part, memory = job.part, self._fleet.memory
+        refused = self._refused.get(view.spec.id)
+        if refused is not None and refused[0] is view and part.peak >= refused[1]:
+            return False
         if view.headroom_tokens >= part.mean_bound + memory.z * (view.headroom_sigma + part.sigma_bound):
             return True
         if view.in_flight == 0 and view.running <= 0:
@@ -147,7 +111,16 @@ class Admission:
             return True
         replica = self._fleet.replicas[view.spec.id]
         _, kv, kv_var = self._fleet.foreign(replica, at) or (0, 0.0, 0.0)
-        return replica.account.curve.fits(part, room - kv, kv_var, memory.z)
+        if replica.account.curve.fits(part, room - kv, kv_var, memory.z):
+            return True
+        self._refused[view.spec.id] = (view, part.peak)
+        return False
+
+    def forget(self, replica_id: ReplicaId) -> None:
+        """The replica is gone."""
+        self._refused.pop(replica_id, None)
+        if self.pace is not None:
+            self.pace.forget(replica_id)
 
 
 def expired(request_id: RequestId) -> Reject:

@@ -147,19 +147,58 @@ class FleetConfig(msgspec.Struct, frozen=True):
     prefill_tokens: int = 64
 
 
+class SloConfig(msgspec.Struct, frozen=True):
+    """Service objectives of a request. The first token may take longer the longer the prompt is."""
+
+    ttft_s: float = 1.0
+    ttft_per_prompt_token_s: float = 0.00025
+    tpot_s: float = 0.05
+
+    def ttft_limit_s(self, prompt_tokens: int) -> float:
+        """Seconds a prompt of this length may wait for its first token."""
+        return self.ttft_s + self.ttft_per_prompt_token_s * prompt_tokens
+
+
 class AdmissionConfig(msgspec.Struct, frozen=True):
     """Constants of admission.
 
+    `hold`, `order`, `pace`: whether requests wait for memory, go by what can still be met, and are paced; for policies
+    that bind late, or for `every_policy` (so that others can be compared behind the same queue).
     `max_queued`, `queue_timeout_s`: bounds of each model's queue; SDKs give up after minutes, people much earlier.
-    `bypass_max`: times a head that does not fit may be overtaken. `scan`: how far behind the head one looks for
-    somebody who fits. `retry_after_max_s` bounds what clients are told.
+    `bypass_max`: times a head that does not fit may be overtaken. `late_bypass`: times the first of those who missed
+    their objective is overtaken before it goes first. `scan`: how far behind the head one looks for somebody who fits.
+    `retry_after_max_s` bounds what clients are told.
     """
 
+    hold: bool = True
+    order: bool = True
+    pace: bool = True
+    every_policy: bool = False
     max_queued: int = 512
     queue_timeout_s: float = 30.0
     bypass_max: int = 32
+    late_bypass: int = 32
     scan: int = 32
     retry_after_max_s: float = 30.0
+
+
+class PaceConfig(msgspec.Struct, frozen=True):
+    """Constants of the pacing of prefill.
+
+    `target`: share of the TPOT objective that is aimed at. `slack_s`: how far a burst may be ahead of the pace.
+    `least`: share of its time that a replica may always spend on prefill. `cached`: share of a prompt from which it
+    goes unpaced. `give_up`, `resume`: prompt tokens that come, as a multiple of what the pace lets through, beyond
+    which it is given up and below which it is taken up again; judged every `judge_s` from the last `memory_s`.
+    """
+
+    target: float = 0.8
+    slack_s: float = 0.5
+    least: float = 0.05
+    cached: float = 0.5
+    give_up: float = 2.0
+    resume: float = 1.5
+    judge_s: float = 0.5
+    memory_s: float = 30.0
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -191,5 +230,7 @@ class BrainConfig(msgspec.Struct, frozen=True):
     health: HealthConfig = HealthConfig()
     retry: RetryConfig = RetryConfig()
     fleet: FleetConfig = FleetConfig()
+    slo: SloConfig = SloConfig()
     admission: AdmissionConfig = AdmissionConfig()
+    pace: PaceConfig = PaceConfig()
     scheduler: SchedulerConfig = SchedulerConfig()

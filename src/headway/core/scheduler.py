@@ -27,6 +27,9 @@ from headway.core.view import Candidate, Decision, Forecast, ReplicaView
 Avoid = Callable[[ReplicaId, str], str]
 """Given a replica and why it is not preferred, a reason against it for one request, or nothing."""
 
+Refuses = Callable[[ReplicaView], str]
+"""Why a replica cannot take a request now, empty if it can."""
+
 _CLOSED = Phase.CLOSED  # looked up once: members of an enum are slow to get at, and this is asked per request
 
 SPARED = ("backpressure", "slow_start")
@@ -134,9 +137,19 @@ class Pool:
         self._slots = {r.spec.id: self._slots.get(r.spec.id, "pending") for r in self.replicas}
         self.settled = False
 
+    def candidate(self, replica_id: ReplicaId) -> ReplicaView | None:
+        """The view of a replica that may be used now."""
+        index = self._index.get(replica_id)
+        return None if index is None else self.candidates[index]
+
     def reason_of(self, replica_id: ReplicaId) -> str:
         """Why a member is not preferred, empty if it is."""
         return self._slots.get(replica_id, "")
+
+
+def _more(exclusions: dict[str, int], why: str, count: int) -> dict[str, int]:
+    """The same and so many for this reason."""
+    return {**exclusions, why: exclusions.get(why, 0) + count} if count else exclusions
 
 
 def _by_hit(item: tuple[ReplicaId, int]) -> tuple[int, ReplicaId]:
@@ -214,28 +227,37 @@ class Scheduler:
         at: float,
         at_least: int,
         avoid: Avoid | None,
-        fits: Callable[[ReplicaView], bool] | None,
+        refuses: Refuses | None,
+        among: Sequence[ReplicaView] | None = None,
     ) -> Choice | None:
-        """Pick a replica, None if none may or fits. `at_least`: tokens the request needs for certain.
+        """Pick a replica, None if none may or all refuse. `at_least`: tokens the request needs for certain.
 
-        `avoid` gives a reason against a replica for this request only; `fits` is asked as late as possible: of the
-        favourite first, of all only if that one is too full.
+        `avoid` gives a reason against a replica for this request only; `refuses` is asked as late as possible: of the
+        favourite first, of all only if that one refuses. `among`: candidates of the pool, if not all of them.
         """
         views: Sequence[ReplicaView] = pool.candidates
         exclusions = pool.exclusions
+        if among is not None:
+            exclusions = _more(exclusions, "full_before", len(views) - len(among))
+            views = among
         if avoid is not None or at_least > pool.shortest > 0:
-            views, exclusions = self._narrow(pool, at_least, avoid)
+            views, exclusions = self._narrow(pool, views, exclusions, at_least, avoid)
         if len(views) > self._config.considered > 0:
             drawn = self._draw(views, demand)
-            choice = self._rank(demand, drawn, {**exclusions, "not_drawn": len(views) - len(drawn)}, at)
-            if choice is not None and (fits is None or fits(choice.view)):
+            choice = self._rank(demand, drawn, _more(exclusions, "not_drawn", len(views) - len(drawn)), at)
+            if choice is not None and (refuses is None or not refuses(choice.view)):
                 return choice
         choice = self._rank(demand, views, exclusions, at)
-        if choice is None or fits is None or fits(choice.view):
+        if choice is None or refuses is None or not refuses(choice.view):
             return choice
-        fitting = [view for view in views if fits(view)]
-        full = len(views) - len(fitting)
-        return self._rank(demand, fitting, {**exclusions, "no_headroom": full}, at)
+        fitting = []
+        for view in views:
+            why = refuses(view)
+            if why:
+                exclusions = _more(exclusions, why, 1)
+            else:
+                fitting.append(view)
+        return self._rank(demand, fitting, exclusions, at)
 
     def _draw(self, views: Sequence[ReplicaView], demand: Demand) -> list[ReplicaView]:
         """A window of the (circular) list at a random place, and the warmest outside of it, sorted by id."""
@@ -251,20 +273,26 @@ class Scheduler:
                 drawn = [view for view in views if view.spec.id in inside or view.spec.id in outside]
         return drawn
 
-    def _narrow(self, pool: Pool, at_least: int, avoid: Avoid | None) -> tuple[Sequence[ReplicaView], dict[str, int]]:
-        exclusions = dict(pool.exclusions)
-        views = []
-        for view in pool.candidates:
+    def _narrow(
+        self,
+        pool: Pool,
+        views: Sequence[ReplicaView],
+        exclusions: dict[str, int],
+        at_least: int,
+        avoid: Avoid | None,
+    ) -> tuple[Sequence[ReplicaView], dict[str, int]]:
+        left = []
+        for view in views:
             replica_id = view.spec.id
             limit = context_limit(self._fleet.replicas[replica_id])
             why = "too_small" if 0 < limit < at_least else ""
             if not why and avoid is not None:
                 why = avoid(replica_id, pool.reason_of(replica_id))
             if why:
-                exclusions[why] = exclusions.get(why, 0) + 1
+                exclusions = _more(exclusions, why, 1)
             else:
-                views.append(view)
-        return views, exclusions
+                left.append(view)
+        return left, exclusions
 
     def _rank(
         self, demand: Demand, views: Sequence[ReplicaView], exclusions: dict[str, int], at: float

@@ -1,0 +1,101 @@
+"""When the next prompt may be sent to a replica, so that those who decode there keep their time per output token.
+
+An engine that prefills makes everybody else wait. If it spends the share d of its time on prefill, a decode step of
+`step` seconds becomes `step / (1 - d)`; for that to stay within `target` of the objective, d may be at most
+`1 - step / (target * TPOT)`. So after n uncached tokens, which take n / F seconds, the next prompt is due
+`(n / F) / d` seconds later. A burst may be ahead of that by `slack_s`.
+
+It is no use everywhere. Nobody is to be protected where nothing decodes, where speeds are not learned, or where a step
+would take too long with nobody else in the batch. A prompt that is mostly cached hardly disturbs anybody. And where
+more prompt tokens come than the pace lets through, waiting would only grow: beyond `give_up` times as much the pool is
+let go, until the excess is gone (`resume`).
+"""
+
+from collections.abc import Sequence
+from math import exp, inf
+
+from headway.core.constants import PaceConfig, SloConfig
+from headway.core.ids import ReplicaId
+from headway.core.view import ReplicaView
+
+
+class Flow:
+    """Uncached prompt tokens that come for one model, per second: a decaying sum."""
+
+    __slots__ = ("_at", "_sum", "judged_at", "since", "swamped")
+
+    def __init__(self, at: float) -> None:
+        self._at = self.since = at
+        self._sum = 0.0
+        self.judged_at = at
+        self.swamped = False
+
+    def add(self, tokens: float, at: float, memory_s: float) -> None:
+        """Some came."""
+        self._sum = self._sum * exp((self._at - at) / memory_s) + tokens
+        self._at = at
+
+    def rate(self, at: float, memory_s: float) -> float:
+        """Tokens per second. Young sums are scaled up: so much of the weight has not been there yet."""
+        seen = 1.0 - exp((self.since - at) / memory_s)
+        return self._sum * exp((self._at - at) / memory_s) / (memory_s * max(seen, 0.1))
+
+
+class Pace:
+    """The next due moments of all replicas, and the flows of all models."""
+
+    def __init__(self, config: PaceConfig | None = None, slo: SloConfig | None = None) -> None:
+        self._config = config or PaceConfig()
+        self._target_s = self._config.target * (slo or SloConfig()).tpot_s
+        self._next: dict[ReplicaId, float] = {}
+        self._flows: dict[str, Flow] = {}
+
+    def share(self, view: ReplicaView) -> float:
+        """The share of its time that a replica may spend on prefill; 1 where nobody is to be protected."""
+        speed, running = view.speed, view.running
+        if running < 1 or not speed.learned or speed.step_s(1, 0.0) >= self._target_s:
+            return 1.0
+        left = 1.0 - speed.step_s(running, view.context_tokens) / self._target_s
+        least = self._config.least
+        return left if left > least else least
+
+    def open(self, model: str, view: ReplicaView, prompt: int, hit: int, at: float) -> bool:
+        """Whether a prompt of which `hit` tokens are cached may be sent to a replica now."""
+        if hit >= self._config.cached * prompt or self._opens(view) <= at:
+            return True
+        flow = self._flows.get(model)
+        return (flow is not None and flow.swamped) or self.share(view) >= 1.0
+
+    def opens_at(self, views: Sequence[ReplicaView], at: float) -> float:
+        """When the next of those replicas that take no prompt now will; infinite if all do."""
+        return min((opens for view in views if (opens := self._opens(view)) > at), default=inf)
+
+    def sent(self, view: ReplicaView, uncached: int, at: float) -> None:
+        """A prompt was sent."""
+        known = self._next.get(view.spec.id, at)
+        takes = uncached / (view.speed.prefill_tokens_per_s * self.share(view))
+        self._next[view.spec.id] = (known if known > at else at) + takes
+
+    def arrived(self, model: str, uncached: int, views: Sequence[ReplicaView], at: float) -> None:
+        """A prompt came. From time to time, see whether the pace can keep up with what comes."""
+        config = self._config
+        flow = self._flows.get(model)
+        if flow is None:
+            flow = self._flows[model] = Flow(at)
+        flow.add(uncached, at, config.memory_s)
+        if at - flow.judged_at >= config.judge_s:
+            flow.judged_at = at
+            supply = sum(view.speed.prefill_tokens_per_s * self.share(view) for view in views)
+            ratio = flow.rate(at, config.memory_s) / supply if supply > 0.0 else 0.0
+            flow.swamped = ratio > (config.resume if flow.swamped else config.give_up)
+
+    def forget(self, replica_id: ReplicaId) -> None:
+        """The replica is gone."""
+        self._next.pop(replica_id, None)
+
+    def close(self, model: str) -> None:
+        """Nobody serves the model any more."""
+        self._flows.pop(model, None)
+
+    def _opens(self, view: ReplicaView) -> float:
+        return self._next.get(view.spec.id, -inf) - self._config.slack_s
