@@ -1,0 +1,63 @@
+"""Body two, assembled: policies by name become contenders with picklable makers of brains."""
+
+import random
+from collections.abc import Iterable
+
+import msgspec
+
+from headway.compose.load import near
+from headway.compose.registry import Registry, find
+from headway.core.brain import Brain
+from headway.core.constants import BrainConfig, LengthConfig
+from headway.sim.sweep import Contender
+
+QUEUE = "+queue"
+"""Suffix of a policy that is to run behind our queue."""
+
+CLAIRVOYANT = "clairvoyant"
+"""The default policy with true output lengths and fresh reports: a bound, not a policy."""
+
+_FORESEEN = LengthConfig(output_mean=1e12, shrink=1e12)
+"""Every output runs into its limit, which for the clairvoyant is its true length."""
+
+
+class UnknownPolicy(ValueError):
+    """No policy of this name; the text lists near ones."""
+
+
+class MakeBrain(msgspec.Struct, frozen=True):
+    """Makes the brain of one run. `queued`: requests may be held, whatever the policy says of itself."""
+
+    policy: str
+    config: BrainConfig = BrainConfig()
+    queued: bool = False
+    options: bytes = b""
+
+    def __call__(self, seed: int) -> Brain:
+        """A fresh brain; equal seeds, equal chance."""
+        plugin = find().policies[self.policy]
+        config = msgspec.json.decode(self.options, type=plugin.config) if self.options else plugin.config()
+        policy = plugin.factory(config)
+        if self.queued:
+            policy.binds_late = True
+        return Brain(self.config, policy, random.Random(f"chance {seed}"))
+
+
+def contender(name: str, config: BrainConfig | None = None, registry: Registry | None = None) -> Contender:
+    """`lmetric`, `lmetric+queue` or `clairvoyant`. Raises UnknownPolicy."""
+    config = config or BrainConfig()
+    registry = registry or find()
+    if name == CLAIRVOYANT:
+        foreseeing = msgspec.structs.replace(config, length=_FORESEEN)
+        return Contender(name, MakeBrain("headroom", foreseeing), clairvoyant=True)
+    policy = name.removesuffix(QUEUE)
+    if policy not in registry.policies:
+        hint = near(policy, registry.policies) or f"; there are {', '.join(sorted(registry.policies))}"
+        raise UnknownPolicy(f"no policy is named {policy!r}{hint}")
+    return Contender(name, MakeBrain(policy, config, queued=name.endswith(QUEUE)))
+
+
+def contenders(names: Iterable[str], config: BrainConfig | None = None) -> tuple[Contender, ...]:
+    """All of them, the registry looked at once. Raises UnknownPolicy."""
+    registry = find()
+    return tuple(contender(name, config, registry) for name in names)
