@@ -1,4 +1,7 @@
-"""Views and demands for tests of policies, and a scheduler of ten lines."""
+"""Views and demands for tests of policies, and a scheduler of ten lines.
+
+A view's sample says what its facts say (unless one is given, or there is none): as if the ledger had nothing to add.
+"""
 
 import random
 from collections.abc import Sequence
@@ -7,8 +10,8 @@ from typing import Any
 import msgspec
 
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.plugin import Policy
-from headway.core.replica import ReplicaSpec
+from headway.core.plugin import Policy, Tracker
+from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import Demand, RequestInfo
 from headway.core.view import Breaker, ReplicaView, Speed
 
@@ -21,7 +24,6 @@ def view(name: str = "a", *, spec: dict[str, Any] | None = None, **known: Any) -
     """An idle, warm replica with 100 k tokens of KV, but for what is given."""
     facts: dict[str, Any] = {
         "spec": ReplicaSpec(id=ReplicaId(name), url=f"http://{name}", model="m", **(spec or {})),
-        "sample": None,
         "as_of": 0.0,
         "sample_age_s": 0.2,
         "stale": False,
@@ -47,7 +49,24 @@ def view(name: str = "a", *, spec: dict[str, Any] | None = None, **known: Any) -
         "draining": False,
         "sleeping": False,
     }
-    return ReplicaView(**(facts | known))
+    facts |= known
+    facts.setdefault("sample", _sample(facts))
+    return ReplicaView(**facts)
+
+
+def _sample(facts: dict[str, Any]) -> LoadSample | None:
+    """The report that a replica of these facts would give."""
+    if facts["sample_age_s"] < 0.0:
+        return None
+    return LoadSample(
+        facts["spec"].id,
+        facts["as_of"] - facts["sample_age_s"],
+        kv_capacity_tokens=facts["kv_capacity_tokens"] or None,
+        kv_used_tokens=round(facts["kv_used_tokens"]),
+        running=round(facts["running"]),
+        waiting=round(facts["waiting"]),
+        max_num_seqs=facts["max_num_seqs"] or None,
+    )
 
 
 def busy(name: str, requests: int, context: int = 1000, left: float = 200.0, **known: Any) -> ReplicaView:
@@ -61,7 +80,7 @@ def busy(name: str, requests: int, context: int = 1000, left: float = 200.0, **k
         "peak_var": requests * left * left,
         "headroom_tokens": capacity * 0.99 - peak,
         "headroom_sigma": (requests * left * left) ** 0.5,
-        "reserved_tokens": used + requests * left,
+        "reserved_tokens": requests * left,
         "in_flight": requests,
         "running": float(requests),
         "context_tokens": used,
@@ -84,21 +103,25 @@ def demand(
 
 
 def pick(policy: Policy, wanted: Demand, views: Sequence[ReplicaView], rng: random.Random, now: float = 0.0) -> int:
-    """The index of the least cost; within the policy's tolerance by chance."""
+    """The index of the least cost; within the policy's tolerance by chance. It counts as sent there."""
     costs = [cost[0] for cost in policy.costs(wanted, views, now, rng)]
     bound = min(costs) * (1.0 + policy.tolerance)
-    return rng.choice([k for k, cost in enumerate(costs) if cost <= bound])
+    k = rng.choice([k for k, cost in enumerate(costs) if cost <= bound])
+    if isinstance(policy, Tracker):
+        policy.sent(wanted, views[k].id, now)
+    return k
 
 
 def send(views: list[ReplicaView], k: int, wanted: Demand) -> None:
-    """What the ledger does at dispatch: everything promised counts at once, before any sample or response."""
+    """What the ledger does at dispatch: everything promised counts at once, before any report or response. The last
+    report stands as it is."""
     old = views[k]
     new = max(1, wanted.prompt_tokens - wanted.hit(old.id))
     views[k] = msgspec.structs.replace(
         old,
         in_flight=old.in_flight + 1,
         running=old.running + 1.0,
-        reserved_tokens=old.reserved_tokens + wanted.prompt_tokens + wanted.output_mean,
+        reserved_tokens=old.reserved_tokens + wanted.output_mean,
         prefill_backlog_tokens=old.prefill_backlog_tokens + new,
         dispatched_tokens=old.dispatched_tokens + new,
         kv_used_tokens=old.kv_used_tokens + new,

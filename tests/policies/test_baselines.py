@@ -27,12 +27,15 @@ def test_least_connections_counts_in_flight_by_weight() -> None:
 
 
 def test_least_tokens_counts_what_is_promised() -> None:
-    views = [view("a", reserved_tokens=900.0, in_flight=1), view("b", reserved_tokens=500.0, in_flight=9)]
-    assert pick(LeastTokens(NoConfig()), demand(), views, random.Random(0)) == 1
+    views = [
+        view("a", reserved_tokens=400.0, context_tokens=500.0, in_flight=1),
+        view("b", reserved_tokens=300.0, prefill_backlog_tokens=500.0, in_flight=9),
+    ]
+    assert LeastTokens(NoConfig()).costs(demand(), views, 0.0, random.Random(0)) == [(900.0,), (800.0,)]
 
 
 def test_lmetric_is_prefill_times_batch() -> None:
-    views = [busy("a", 3, waiting=1.0, prefill_backlog_tokens=500.0)]
+    views = [busy("a", 4, running=3.0, waiting=1.0, prefill_backlog_tokens=500.0)]
     costs = Lmetric(NoConfig()).costs(demand(1000, hits={"a": 400}), views, 0.0, random.Random(0))
     assert costs == [((500 + 600) * 5, 1100, 5)]
 

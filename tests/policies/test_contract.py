@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headway.policies
-from headway.core.plugin import Plugin, Policy
+from headway.core.plugin import Plugin, Policy, Tracker
 from headway.core.replica import LoadSample
 from headway.core.request import Demand
 from headway.core.view import ReplicaView
+from headway.policies.books import Books
 from tests.interpreted import COMPILED
 from tests.policies.fleet import FAST, SLOW, UNKNOWN, busy, demand, pick, send, view
 
@@ -25,6 +26,9 @@ PLUGINS: dict[str, Plugin] = {
     if hasattr(module := importlib.import_module(f"headway.policies.{info.name}"), "PLUGIN")
 }
 BY_CHANCE = {"random", "p2c", "weighted_score"}
+GAUGES_ONLY = {"blend_322"}
+"""Sees nothing of what was sent since the last report: between two of them it is chance who gets it."""
+
 sweep = pytest.mark.parametrize("name", sorted(PLUGINS))
 
 
@@ -159,7 +163,7 @@ def test_case_080_slow_prefill_hides_no_load(name: str) -> None:
         k = pick(policy, demand(), views, rng)
         counts[k] += 1
         send(views, k, demand())
-    if name in {"random", "weighted_score"}:  # chosen by (weighted) chance: no more than even on average
+    if name in {"random", "weighted_score"} | GAUGES_ONLY:  # chosen by (weighted) chance: no more than even on average
         assert min(counts) >= 4, counts
     else:
         assert all(8 <= count <= 12 for count in counts), counts
@@ -180,9 +184,9 @@ def test_case_095_every_policy_reads_the_same_accounts(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(PLUGINS) - {"random", "round_robin", "p2c"}))
 def test_the_idle_replica_is_preferred_to_the_full_one(name: str) -> None:
-    policy, rng = make(name), random.Random(4)
+    rng = random.Random(4)
     views = [busy("a", 90, waiting=20.0, prefill_backlog_tokens=20_000.0), view("b")]
-    picks = [pick(policy, demand(), views, rng) for _ in range(200)]
+    picks = [pick(make(name), demand(), views, rng) for _ in range(200)]
     assert sum(picks) >= 190
 
 
@@ -205,11 +209,12 @@ def test_case_079_a_miss_goes_by_load_not_by_cache_size(name: str) -> None:
 def test_state_is_bounded_when_replicas_and_models_come_and_go(name: str) -> None:
     policy, rng = make(name), random.Random(6)
     for k in range(3000):
-        policy.costs(demand(model=f"m{k}"), [view(f"r{k}"), view(f"s{k}")], float(k), rng)
-        policy.costs(demand(), [view(f"r{k}"), view(f"s{k}")], float(k), rng)
-    held = [
-        len(state) for state in (getattr(policy, attribute) for attribute in dir(policy)) if isinstance(state, dict)
-    ]
-    assert all(count <= 16_384 for count in held)
+        for wanted in (demand(model=f"m{k}"), demand()):
+            views = [view(f"r{k}"), view(f"s{k}")]
+            chosen = pick(policy, wanted, views, rng, float(k))
+            if isinstance(policy, Tracker):
+                policy.ended(wanted.request, views[chosen].id)
+    states = [getattr(policy, attribute) for attribute in dir(policy)]
+    assert all(len(state) <= 16_384 for state in states if isinstance(state, dict | Books))
     turns = getattr(policy, "_models", {}).get("m")
     assert turns is None or len(turns.times) < 32

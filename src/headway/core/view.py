@@ -41,6 +41,7 @@ class ReplicaView(msgspec.Struct, frozen=True, gc=False):
     `headroom_tokens`, `headroom_sigma`: K (less a spare) less the forecast peak of everything promised; mean and
     deviation; infinite and 0 when K is unknown
     `peak_mean`, `peak_var`: forecast peak of the running batch M and its variance
+    `reserved_tokens`: output expected of everything in flight and not generated yet
     `prefill_backlog_tokens` P: uncached prompt tokens sent and not yet prefilled
     `in_flight` our unsettled attempts; `running` R, `waiting` W: engine's report corrected by what we sent since
     `context_tokens` Lambda: sum of the contexts of what runs

@@ -1,4 +1,8 @@
-"""Fewest tokens promised and not yet settled (prompts and reserves for outputs), relative to weight."""
+"""Fewest tokens promised and not yet settled (prompts and reserves for outputs), relative to weight.
+
+Known for every engine, with or without a load report: prompts that wait for prefill, contexts that are held, outputs
+that are expected. (Where an engine reports more in its pool than Headway sent, that counts as held.)
+"""
 
 from collections.abc import Sequence
 
@@ -8,7 +12,7 @@ from headway.core.view import ReplicaView
 
 
 class LeastTokens:
-    """The ledger's reservations per unit of weight: known for every engine, with or without a load report."""
+    """The ledger's tokens per unit of weight; equals are told apart by chance."""
 
     name = "least_tokens"
     parts: tuple[str, ...] = ()
@@ -21,8 +25,11 @@ class LeastTokens:
     def costs(
         self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
     ) -> Sequence[tuple[float, ...]]:
-        """Reserved tokens over weight."""
-        return [(view.reserved_tokens / view.spec.weight,) for view in views]
+        """Tokens over weight."""
+        return [
+            ((view.prefill_backlog_tokens + view.context_tokens + view.reserved_tokens) / view.spec.weight,)
+            for view in views
+        ]
 
 
 PLUGIN = Plugin("least_tokens", LeastTokens)

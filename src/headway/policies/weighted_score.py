@@ -1,6 +1,6 @@
 """Weighted sum of memory, cache and queue, chosen by weighted chance: `S = 0.40 m + 0.35 k + 0.25 a`, all in [0, 1].
 
-    m  share of the KV pool in use, with what was sent since the sample and what decoding adds in the next seconds
+    m  share of the KV pool in use, with the prompts still to be prefilled and what decoding adds in the next seconds
     k  share of the prompt that this replica would have to compute
     a  share of the engine's batch slots in use
 
@@ -101,7 +101,7 @@ class WeightedScore:
         queue = min(1.0, load / (slots * view.slow_start))
         memory = queue
         if view.kv_capacity_tokens:
-            used = view.kv_used_tokens + config.ahead_s * view.growth_tokens_per_s
+            used = view.kv_used_tokens + view.prefill_backlog_tokens + config.ahead_s * view.growth_tokens_per_s
             memory = min(1.0, used / (view.kv_capacity_tokens * view.slow_start))
         keep = 0.5 ** (max(0.0, now - smooth.at) / config.half_life_s)
         smooth.at = now
