@@ -60,7 +60,8 @@ def _detail(result: RunResult, skill: float, replicas: int) -> RunDetail:
         np.clip(level + (0.35 - 0.3 * skill) * np.sin(times / 60 + p) + chance.normal(0, 0.02, len(times)), 0, 1)
         for p in phases
     ]
-    q = np.linspace(-2.6, 2.6, 201)
+    share = np.linspace(0.003, 0.997, 201)
+    q = np.log(share / (1 - share)) / 1.7  # nearly normal
     return RunDetail(
         replicas=tuple(f"r{n}" for n in range(replicas)),
         times=tuple(times.tolist()),

@@ -54,10 +54,13 @@ class Board:
         """Whether this point was run."""
         return (policy, load) in self._runs
 
+    def mean(self, policy: str, load: float, measure: Measure) -> float:
+        """Over seeds. Raises KeyError where nothing was run."""
+        return float(np.mean([measure.read(run) for run in self._runs[policy, load].values()]))
+
     def cell(self, policy: str, load: float, measure: Measure) -> Cell:
         """One figure with its comparison. Raises KeyError where nothing was run."""
-        mine = self._runs[policy, load]
-        mean = float(np.mean([measure.read(run) for run in mine.values()]))
+        mean = self.mean(policy, load, measure)
         difference = None if policy == self.reference else self.difference(policy, load, measure)
         return Cell(mean, difference, difference.sign * measure.better if difference else 0)
 
@@ -83,7 +86,7 @@ class Board:
 
     def best(self, load: float, measure: Measure) -> float | None:
         """The best mean of a measure at a load; None where none is better or all are equal."""
-        means = {self.cell(policy, load, measure).mean for policy in self.policies if self.has(policy, load)}
+        means = {self.mean(policy, load, measure) for policy in self.policies if self.has(policy, load)}
         if not measure.better or len(means) < 2:
             return None
         return max(means) if measure.better > 0 else min(means)
