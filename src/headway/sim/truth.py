@@ -77,9 +77,7 @@ def engine_config(pool: PoolSpec) -> EngineConfig:
             )
         tokens = plan.kv_tokens
     longest = pool.max_model_len or model.max_position
-    return EngineConfig(
-        tokens // 16, 16, pool.max_num_seqs, batched, min(longest, tokens), pool.enable_prefix_caching
-    )
+    return EngineConfig(tokens // 16, 16, pool.max_num_seqs, batched, min(longest, tokens), pool.enable_prefix_caching)
 
 
 def grounds(scenario: Scenario, seed: int) -> list[Ground]:
