@@ -21,7 +21,7 @@ from headway.core.view import Breaker
 from tests.core.house import FewestInFlight, Fixed, House, decision, entries, only, sent_to, spec
 from tests.core.storm import Storm
 
-A, B = ReplicaId("a"), ReplicaId("b")
+A, B, C = ReplicaId("a"), ReplicaId("b"), ReplicaId("c")
 
 
 def rejected(commands: list[Command]) -> Reject:
@@ -338,6 +338,46 @@ def test_death_before_the_first_byte_is_retried_elsewhere(kind: OutcomeKind) -> 
     assert dispatch.replica_id != first
     assert decision(commands).exclusions["tried" if kind is not OutcomeKind.CONNECT_FAILED else "unreachable"] == 1
     assert entries(house.end("r-1"), Settled)[0].attempt_id == "r-1"
+
+
+def test_an_ejected_replica_is_the_last_resort_of_a_retry() -> None:
+    house = ready("a", "b", policy=Fixed({"a": 1.0, "b": 2.0}))
+    for i in range(3):
+        house.ask(f"r{i}")
+        house.end(f"r{i}-0", OutcomeKind.SERVER_ERROR, status=500, committed=True)
+    assert house.view("a").breaker is Breaker.OPEN
+    assert sent_to(house.ask("x")) == B
+    commands = house.end("x-0", OutcomeKind.RESET, sent=True)
+    assert sent_to(commands) == A
+    assert decision(commands).exclusions == {"tried": 1}
+    house.end("x-1")
+    assert house.view("a").breaker is Breaker.OPEN, "only a trial closes it"
+    assert sent_to(house.ask("y")) == B
+    refusal = house.end("y-0", OutcomeKind.SERVER_ERROR, status=500)
+    assert only(refusal, Relay), "an engine that answered 500 may be overloaded: no last resort"
+
+
+def test_a_last_resort_does_not_disturb_a_trial() -> None:
+    house = ready("a", "b", policy=Fixed({"a": 1.0, "b": 2.0}))
+    for i in range(3):
+        house.ask(f"r{i}")
+        house.end(f"r{i}-0", OutcomeKind.SERVER_ERROR, status=500, committed=True)
+    assert sent_to(house.ask("x")) == B
+    house.wait(2.0)
+    house.tell(TimerFired(house.now, "breaker:a"))
+    house.tell(ProbeSucceeded(house.now, A))
+    assert sent_to(house.ask("trial")) == A
+    assert rejected(house.end("x-0", OutcomeKind.RESET, sent=True)).status == 502
+
+
+def test_a_retry_goes_where_it_can_though_its_policy_wants_nobody() -> None:
+    policy = Fixed({"a": 1.0, "b": 2.0, "c": 3.0})
+    house = ready("a", "b", "c", policy=policy)
+    assert sent_to(house.ask("r")) == A
+    assert sent_to(house.ask("s")) == A
+    policy.table.clear()
+    assert sent_to(house.end("r-0", OutcomeKind.RESET, sent=True)) == B
+    assert sent_to(house.end("s-0", OutcomeKind.RESET, sent=True)) == C, "the emptier one"
 
 
 def test_two_attempts_are_all() -> None:

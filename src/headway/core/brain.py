@@ -251,7 +251,8 @@ class Brain:
         return False
 
     def _choose_again(self, job: Job, healthy_only: bool, at: float, out: list[Command]) -> Choice | None:
-        """Where the request was not yet. A retry never waits: if it fits nowhere, it goes where it costs least."""
+        """Where the request was not yet. A retry never waits: if it fits nowhere, it goes where it costs least; if
+        nobody good is left, to one that is not known to be dead."""
         self._scheduler.refresh(at, out)
         pool = self._scheduler.pools.get(job.request.model)
         if pool is None:
@@ -263,9 +264,10 @@ class Brain:
                 return "tried"
             return why if healthy_only else ""
 
-        return self._holding.choose(job, pool, at, avoid) or self._scheduler.choose(
-            pool, job.demand, at, job.at_least, avoid, None
-        )
+        scheduler, demand, at_least = self._scheduler, job.demand, job.at_least
+        choice = self._holding.choose(job, pool, at, avoid)
+        choice = choice or scheduler.choose(pool, demand, at, at_least, avoid, None)
+        return choice if choice or healthy_only else scheduler.insist(pool, demand, at, at_least, excluded)
 
     # -- replicas ----------------------------------------------------------------------------------------------
 

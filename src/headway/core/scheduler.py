@@ -35,6 +35,9 @@ _CLOSED = Phase.CLOSED  # looked up once: members of an enum are slow to get at,
 SPARED = ("backpressure", "slow_start")
 """Reasons that only ask to prefer others."""
 
+FALLBACKS = (SPARED, ("pending",), ("ejected",), ("unreachable",))
+"""Who is used when nobody better is left, in this order."""
+
 
 def reason(replica: Replica, config: SchedulerConfig, at: float) -> str:
     """Why a replica should not be used, empty if it may."""
@@ -119,7 +122,7 @@ class Pool:
         if self.panic:
             chosen = chosen + groups.pop("ejected", [])
         self.saturated = "at_limit" in groups
-        for fallback in ((*SPARED,), ("pending",), ("ejected",), ("unreachable",)):
+        for fallback in FALLBACKS:
             if chosen or self.saturated:
                 break
             chosen = [r for why in fallback for r in groups.pop(why, [])]
@@ -259,6 +262,22 @@ class Scheduler:
                 fitting.append(view)
         return self._rank(demand, fitting, exclusions, at)
 
+    def insist(self, pool: Pool, demand: Demand, at: float, at_least: int, tried: Sequence[ReplicaId]) -> Choice | None:
+        """Somebody for a request that cannot wait and has failed elsewhere: a candidate even if the policy wants none
+        of them, else one of those not preferred (but never in place of a trial that is under way)."""
+
+        def avoid(replica_id: ReplicaId, _why: str) -> str:
+            return "tried" if replica_id in tried else ""
+
+        views, exclusions = self._narrow(pool, pool.candidates, pool.exclusions, at_least, avoid)
+        for fallback in () if views else FALLBACKS:
+            others = {why: count for why, count in exclusions.items() if why not in fallback}
+            spare = [r for r in pool.replicas if pool.reason_of(r.spec.id) in fallback and r.health.trial is None]
+            views, others = self._narrow(pool, [r.view for r in spare if r.view], others, at_least, avoid)
+            if views:
+                return self._rank(demand, views, others, at, insist=True)
+        return self._rank(demand, views, exclusions, at, insist=True)
+
     def _draw(self, views: Sequence[ReplicaView], demand: Demand) -> list[ReplicaView]:
         """A window of the (circular) list at a random place, and the warmest outside of it, sorted by id."""
         count = self._config.considered
@@ -295,7 +314,7 @@ class Scheduler:
         return left, exclusions
 
     def _rank(
-        self, demand: Demand, views: Sequence[ReplicaView], exclusions: dict[str, int], at: float
+        self, demand: Demand, views: Sequence[ReplicaView], exclusions: dict[str, int], at: float, insist: bool = False
     ) -> Choice | None:
         if not views:
             return None
@@ -304,7 +323,10 @@ class Scheduler:
         if not best < math.inf:  # never, or not a number
             best = min((cost[0] for cost in costs if cost[0] < math.inf), default=math.inf)
             if best == math.inf:
-                return None
+                if not insist:
+                    return None
+                index = min(range(len(views)), key=[view.in_flight for view in views].__getitem__)
+                return Choice(views[index], index, views, costs, exclusions)
         edge = best + self.policy.tolerance * abs(best)
         near = [i for i, cost in enumerate(costs) if cost[0] <= edge]
         index = near[int(self._chance.random() * len(near))] if len(near) > 1 else near[0]
