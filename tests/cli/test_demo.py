@@ -160,3 +160,20 @@ def test_an_unknown_policy_is_said_and_leaves_nothing(marked: dict[str, str]) ->
         _, stderr = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "no_such" in stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc to count processes")
+@pytest.mark.parametrize("after", ["starting four engines", " running "])
+def test_no_process_outlives_a_demo_that_is_killed(marked: dict[str, str], after: str) -> None:
+    mark = int(marked["HEADWAY_TEST_MARK"])
+    with start(marked, "--seconds", "30", "--json") as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if after in line)
+        time.sleep(0.3)
+        assert len(children_of(mark)) > 1
+        process.kill()
+        process.communicate(timeout=20)
+    until = time.monotonic() + 10.0
+    while children_of(mark) and time.monotonic() < until:
+        time.sleep(0.05)

@@ -75,7 +75,7 @@ async def start(plan: FleetPlan, policy: str, children: Children, folder: Path, 
     port, admin_port = _free_ports(2)
     settings = folder / "headway.yaml"
     settings.write_text(yaml.safe_dump(_settings(plan, policy, replicas, port, admin_port)))
-    children.start("gateway", "serve", "--config", str(settings))
+    children.start("gateway", "serve", "--config", str(settings), "--exit-with-parent")
     fleet = LocalFleet(f"http://{HOST}:{port}", f"http://{HOST}:{admin_port}", replicas)
     await _sampled(fleet, children, http, deadline)
     return fleet

@@ -1,7 +1,8 @@
 """Child processes of a run, and the promise that none of them outlives it.
 
 Each child is the leader of a process group of its own, so that Ctrl-C in a terminal reaches only us and we end them in
-order: SIGTERM, a grace, SIGKILL. The same happens on exceptions; `atexit` kills what is left if nobody asked. What
+order: SIGTERM, a grace, SIGKILL. The same happens on exceptions; `atexit` kills what is left if nobody asked. If we are
+killed outright, the pipe that is their standard input ends, and children with `--exit-with-parent` follow. What
 children print goes to a file each, whose end is shown when one dies before its time.
 """
 
@@ -35,7 +36,7 @@ class Child:
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, *PROGRAM, *arguments],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -71,6 +72,8 @@ class Child:
     def reap(self) -> None:
         """Wait for a process that was killed."""
         self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
 
 class Children:

@@ -34,7 +34,9 @@ def command(
     seed: Annotated[int, typer.Option(help="Seed of the step noise.")] = 0,
     enable_prompt_tokens_details: Annotated[bool, typer.Option(help="Report cached prompt tokens in usage.")] = False,
     ready_file: Annotated[str, typer.Option(help="Write the ports here, as JSON, once they listen.")] = "",
-    exit_with_parent: Annotated[bool, typer.Option(help="End when the process that started this one is gone.")] = False,
+    exit_with_parent: Annotated[
+        bool, typer.Option("--exit-with-parent", help="End when the process that started this one is gone.")
+    ] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning, error.")] = "info",
 ) -> None:
     """Run an inference engine without a GPU: vLLM's HTTP API and metrics, timed by a model of the hardware."""

@@ -45,6 +45,9 @@ def command(
     ready_file: Annotated[
         Path | None, typer.Option(help="Write ports and pid here, as JSON, once they listen.")
     ] = None,
+    exit_with_parent: Annotated[
+        bool, typer.Option("--exit-with-parent", help="End when the process that started this one is gone.")
+    ] = False,
 ) -> None:
     """Balance load over a fleet of inference engines.
 
@@ -63,10 +66,10 @@ def command(
     plan = _plan(config, changes, registry)
     if not replica and config is None:
         plan = make_plan(overlay(plan.settings, {"replicas": _found(plan)}), registry)
-    _serve(plan, registry, ready_file)
+    _serve(plan, registry, ready_file, exit_with_parent)
 
 
-def _serve(plan: Plan, registry: Registry, ready_file: Path | None) -> None:
+def _serve(plan: Plan, registry: Registry, ready_file: Path | None, exit_with_parent: bool) -> None:
     logging = plan.settings.logging
     logs = configure(logging.level, JSON[logging.format], plan.secrets)
     plan = within_file_limit(plan, raise_file_limit())
@@ -74,7 +77,7 @@ def _serve(plan: Plan, registry: Registry, ready_file: Path | None) -> None:
     app.telemetry.watch("headway_log_lines_dropped_total", "Log lines not written.", lambda: logs.sink.dropped)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(app.run(lambda app: _welcome(app, ready_file)))
+            runner.run(app.run(lambda app: _welcome(app, ready_file), exit_with_parent=exit_with_parent))
     except OSError as error:
         _explain(error, plan.settings)
     finally:

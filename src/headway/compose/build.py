@@ -25,6 +25,7 @@ from headway.observe import ObserveConfig, Observer
 from headway.observe.detect import detect
 from headway.observe.models import Cards
 from headway.runtime import http
+from headway.runtime.parent import parent_gone
 from headway.runtime.tasks import TaskSet
 from headway.telemetry import Access, Telemetry
 
@@ -87,13 +88,18 @@ class App:
             self._journal.close()
         log.info("stopped", started=self.telemetry.requests_started, **self.telemetry.accounts)
 
-    async def run(self, started: Callable[["App"], None] = lambda _app: None) -> None:
-        """Serve until SIGTERM or SIGINT, then drain; a second signal cuts the drain short."""
+    async def run(
+        self, started: Callable[["App"], None] = lambda _app: None, *, exit_with_parent: bool = False
+    ) -> None:
+        """Serve until SIGTERM or SIGINT, then drain; a second signal cuts the drain short, and so does the end of the
+        process that started this one, if that is wanted."""
         first, second = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, lambda: second.set() if first.is_set() else first.set())
         await self.start()
+        if exit_with_parent:
+            self._sources.spawn(self._leave_with_parent(first, second), "parent")
         started(self)
         await first.wait()
         log.info("draining", seconds=self.plan.gateway.timeouts.drain_s, in_flight=self.gateway.snapshot().in_flight)
@@ -105,6 +111,12 @@ class App:
                 log.warning("a second signal: cutting what still runs")
                 await ending.cancel(drained)
                 await self.stop(drain_s=0.0)
+
+    async def _leave_with_parent(self, *ends: asyncio.Event) -> None:
+        await parent_gone()
+        log.warning("the process that started this one is gone")
+        for end in ends:
+            end.set()
 
     async def detect(self, url: str) -> ReplicaSpec | Undetected:
         """Find out what listens at a URL, with the key the settings give it."""

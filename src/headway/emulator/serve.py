@@ -24,11 +24,11 @@ from headway.emulator.config import EmulatorConfig, Machine, machine
 from headway.emulator.control import Control
 from headway.emulator.faults import Fault, FaultKind
 from headway.emulator.service import Service
+from headway.runtime.parent import parent_gone
 from headway.runtime.tasks import TaskSet
 
 KEEP_ALIVE_S = 5  # uvicorn's and vLLM's default: idle connections are closed after it
 LAST_WORDS_S = 0.2  # a dead engine's API server lives on long enough to answer what was running
-PARENT_CHECK_S = 0.5
 
 
 class _Listener(uvicorn.Server):
@@ -63,7 +63,7 @@ class Process:
             work.spawn(self.service.run(), "engine")
             work.spawn(self._obey(), "faults")
             if self.config.exit_with_parent:
-                work.spawn(self._watch_parent(os.getppid()), "parent")
+                work.spawn(self._leave_with_parent(), "parent")
             servers = [
                 work.spawn(listener.serve([socket]), "listener")
                 for listener, socket in zip(self._listeners, self._sockets, strict=True)
@@ -122,11 +122,9 @@ class Process:
             if transport is not None:
                 transport.abort()
 
-    async def _watch_parent(self, parent: int) -> None:
-        while True:
-            await asyncio.sleep(PARENT_CHECK_S)
-            if os.getppid() != parent:
-                os._exit(1)
+    async def _leave_with_parent(self) -> None:
+        await parent_gone()
+        os._exit(1)
 
 
 def serve(config: EmulatorConfig) -> None:
