@@ -11,7 +11,8 @@ GIB = 1024**3
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One accelerator. `link_bytes_per_s` is one direction of one card's link to its peers."""
+    """One accelerator. `link_bytes_per_s` is one direction of one card's link to its peers; `generation` names the
+    tensor cores, whose efficiencies `calibration` knows."""
 
     name: str
     memory_bytes: int
@@ -22,6 +23,8 @@ class Gpu(msgspec.Struct, frozen=True):
     link: str
     link_bytes_per_s: float
     aliases: tuple[str, ...] = ()
+    fp4_flops: float = 0.0
+    generation: str = "hopper"
 
     @property
     def roomy(self) -> bool:
@@ -30,7 +33,17 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 def _gpu(
-    name: str, gib: float, tb_per_s: float, bf16: float, fp8: float, int8: float, link: str, gb_per_s: float, *also: str
+    name: str,
+    gib: float,
+    tb_per_s: float,
+    bf16: float,
+    fp8: float,
+    int8: float,
+    link: str,
+    gb_per_s: float,
+    *also: str,
+    fp4: float = 0.0,
+    made: str = "hopper",
 ) -> Gpu:
     tera = 1e12
     return Gpu(
@@ -43,6 +56,8 @@ def _gpu(
         link=link,
         link_bytes_per_s=gb_per_s * 1e9,
         aliases=also,
+        fp4_flops=fp4 * tera,
+        generation=made,
     )
 
 
@@ -56,23 +71,31 @@ GPUS: tuple[Gpu, ...] = (
     # NVIDIA GH200 datasheet, 96 GB HBM3.
     _gpu("gh200-96gb", 94.99, 4.0, 989, 1979, 1979, "nvlink", 450, "gh200"),
     # NVIDIA B200 (DGX B200 datasheet per GPU: 180 GB, 8 TB/s, 2.25/4.5 PFLOP/s dense bf16/fp8).
-    _gpu("b200-180gb", 178.36, 8.0, 2250, 4500, 4500, "nvlink", 900, "b200"),
+    _gpu("b200-180gb", 178.36, 8.0, 2250, 4500, 4500, "nvlink", 900, "b200", fp4=9000, made="blackwell"),
+    # NVIDIA B300 (DGX B300 datasheet per GPU: 288 GB, 8 TB/s); 268.6 GiB as the driver reports it.
+    _gpu("b300-288gb", 268.6, 8.0, 2250, 4500, 150, "nvlink", 900, "b300", "gb300", fp4=13500, made="blackwell"),
+    # NVIDIA GB200 NVL72 datasheet per GPU (186 GB, 8 TB/s, 2.5/5/10 PFLOP/s dense bf16/fp8/fp4).
+    _gpu("gb200-186gb", 184.2, 8.0, 2500, 5000, 5000, "nvlink", 900, "gb200", fp4=10000, made="blackwell"),
+    # NVIDIA RTX PRO 6000 Blackwell Server Edition datasheet: GDDR7 at 1597 GB/s, fp4 4 PFLOP/s with sparsity.
+    _gpu("rtxpro6000-96gb", 94.97, 1.597, 504, 1007, 1007, "pcie", 64, "rtxpro6000", fp4=2015, made="blackwell"),
     # NVIDIA A100 SXM4 80 GB datasheet; 79.15 GiB in logs.
-    _gpu("a100-80gb", 79.15, 2.039, 312, 0, 624, "nvlink", 300, "a100", "a100-sxm-80gb"),
+    _gpu("a100-80gb", 79.15, 2.039, 312, 0, 624, "nvlink", 300, "a100", "a100-sxm-80gb", made="ampere"),
     # NVIDIA A100 SXM4 40 GB datasheet; 39.39 GiB in logs.
-    _gpu("a100-40gb", 39.39, 1.555, 312, 0, 624, "nvlink", 300, "a100-sxm-40gb"),
+    _gpu("a100-40gb", 39.39, 1.555, 312, 0, 624, "nvlink", 300, "a100-sxm-40gb", made="ampere"),
+    # NVIDIA A30 datasheet (24 GB HBM2).
+    _gpu("a30-24gb", 23.6, 0.933, 165, 0, 330, "pcie", 32, "a30", made="ampere"),
     # NVIDIA L40S datasheet (366/733 TFLOP/s with sparsity halved); 44.42 GiB in logs with ECC on.
-    _gpu("l40s-48gb", 44.42, 0.864, 362, 733, 733, "pcie", 32, "l40s"),
+    _gpu("l40s-48gb", 44.42, 0.864, 362, 733, 733, "pcie", 32, "l40s", made="ada"),
     # NVIDIA A10 datasheet (24 GB GDDR6); the A10G of AWS differs slightly.
-    _gpu("a10-24gb", 22.06, 0.600, 125, 0, 250, "pcie", 32, "a10", "a10g-24gb", "a10g"),
+    _gpu("a10-24gb", 22.06, 0.600, 125, 0, 250, "pcie", 32, "a10", "a10g-24gb", "a10g", made="ampere"),
     # NVIDIA L4 datasheet (dense figures are half of those with sparsity).
-    _gpu("l4-24gb", 22.05, 0.300, 121, 242, 242, "pcie", 32, "l4"),
+    _gpu("l4-24gb", 22.05, 0.300, 121, 242, 242, "pcie", 32, "l4", made="ada"),
     # NVIDIA T4 datasheet: fp16 only, no bf16 tensor cores; 14.56 GiB in logs.
-    _gpu("t4-16gb", 14.56, 0.320, 65, 0, 130, "pcie", 16, "t4"),
+    _gpu("t4-16gb", 14.56, 0.320, 65, 0, 130, "pcie", 16, "t4", made="turing"),
     # NVIDIA Ada whitepaper, GeForce RTX 4090, fp16 with fp32 accumulation.
-    _gpu("rtx4090-24gb", 23.52, 1.008, 165, 330, 660, "pcie", 32, "rtx4090", "rtx-4090", "4090"),
+    _gpu("rtx4090-24gb", 23.52, 1.008, 165, 330, 660, "pcie", 32, "rtx4090", "rtx-4090", "4090", made="ada"),
     # NVIDIA Ampere GA102 whitepaper, GeForce RTX 3090, fp16 with fp32 accumulation.
-    _gpu("rtx3090-24gb", 23.58, 0.936, 71, 0, 284, "pcie", 32, "rtx3090", "rtx-3090", "3090"),
+    _gpu("rtx3090-24gb", 23.58, 0.936, 71, 0, 284, "pcie", 32, "rtx3090", "rtx-3090", "3090", made="ampere"),
     # NVIDIA RTX A6000 datasheet (dense).
-    _gpu("a6000-48gb", 47.41, 0.768, 155, 0, 309, "pcie", 32, "a6000", "rtx-a6000"),
+    _gpu("a6000-48gb", 47.41, 0.768, 155, 0, 309, "pcie", 32, "a6000", "rtx-a6000", made="ampere"),
 )
