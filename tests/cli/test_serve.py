@@ -1,5 +1,7 @@
 """What `headway serve` says before it serves; serving itself is tested in tests/compose/test_end_to_end.py."""
 
+import gc
+import socket
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,24 @@ def test_finding_nobody_says_where_it_looked_and_what_to_do(monkeypatch: pytest.
     assert "8000 (vllm), 11434 (ollama)" in shown
     assert "--replica http://HOST:PORT" in shown
     assert "headway emulate" in shown
+
+
+@pytest.mark.parametrize("taken", ["--port", "--admin-port"])
+def test_a_taken_port_is_explained_and_nothing_left_open(taken: str, capsys: Captured) -> None:
+    other = "--admin-port" if taken == "--port" else "--port"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        assert call("serve", "--replica", "http://127.0.0.1:1", taken, port, other, "0") == 1
+    gc.collect()
+    shown = capsys.readouterr().err
+    assert "a port is taken" in shown
+    assert "Unclosed" not in shown
+
+
+def test_a_journal_that_cannot_be_written_is_explained(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "absent" / "journal"
+    assert call("serve", "--replica", "http://127.0.0.1:1", "--journal", str(file)) == 1
+    gc.collect()
+    shown = capsys.readouterr().err
+    assert f"cannot write the journal {file}: No such file or directory" in shown
+    assert "Unclosed" not in shown

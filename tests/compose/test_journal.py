@@ -66,3 +66,12 @@ def test_a_full_disk_ends_the_journal_and_nothing_else(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         JournalWriter(tmp_path / "absent" / "j", b"", Clock())
+
+
+@pytest.mark.parametrize("path", [Path("/dev/full"), Path("/nowhere/j")])
+def test_a_journal_that_cannot_be_begun_is_named(path: Path) -> None:
+    if path.parent.exists() and not path.exists():
+        pytest.skip("no full device here")
+    with pytest.raises(OSError, match=str(path)) as caught:
+        JournalWriter(path, b"header\n", Clock())
+    assert caught.value.filename == str(path)

@@ -63,11 +63,17 @@ class App:
         self._journal: JournalWriter | None = None
 
     async def start(self) -> None:
-        """Open both ports and begin to look for replicas. Raises OSError when a port or the journal cannot be."""
+        """Open both ports and begin to look for replicas. Raises OSError when a port or the journal cannot be, and
+        leaves nothing open then."""
         self._assemble()
-        if self.plan.settings.admin.enabled:
-            self._open_admin()
-        await self.gateway.start()
+        try:
+            if self.plan.settings.admin.enabled:
+                self._open_admin()
+            await self.gateway.start()
+        except OSError:
+            await self.gateway.stop(0.0)
+            await self._close()
+            raise
         self.port = self.gateway.port
         recipe = self.plan.recipe
         log.info("listening", port=self.port, admin_port=self.admin_port, policy=recipe.policy, seed=recipe.seed)
@@ -78,6 +84,10 @@ class App:
         """Drain (readiness falls at once), then close everything. The admin port answers until the end."""
         self.draining = True
         await self.gateway.stop(self.plan.gateway.timeouts.drain_s if drain_s is None else drain_s)
+        await self._close()
+        log.info("stopped", started=self.telemetry.requests_started, **self.telemetry.accounts)
+
+    async def _close(self) -> None:
         await self._sources.close()
         await self.observer.stop()
         if self._admin is not None:
@@ -86,7 +96,6 @@ class App:
         await self._client.close()
         if self._journal is not None:
             self._journal.close()
-        log.info("stopped", started=self.telemetry.requests_started, **self.telemetry.accounts)
 
     async def run(
         self, started: Callable[["App"], None] = lambda _app: None, *, exit_with_parent: bool = False
@@ -127,9 +136,9 @@ class App:
 
     def _assemble(self) -> None:
         plan, settings = self.plan, self.plan.settings
-        self._client = http.client(connect_s=settings.timeouts.connect_s, tls=plan.gateway.client_tls)
         if settings.journal is not None:
             self._journal = JournalWriter(settings.journal, plan.recipe.header())
+        self._client = http.client(connect_s=settings.timeouts.connect_s, tls=plan.gateway.client_tls)
         brain = plan.recipe.brain(self._registry)
         self.gateway = Gateway(brain, plan.gateway, plan.dialects, self.telemetry, self._journal)
         self.observer = Observer(

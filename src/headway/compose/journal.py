@@ -4,6 +4,7 @@ A journal with a hole is worthless, so the first line that cannot be written end
 beginning. Writing goes through a buffer; a crash loses at most the last second.
 """
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -22,16 +23,14 @@ FLUSH_S = 1.0
 
 
 class JournalWriter:
-    """Call it with each event and the commands it led to. Raises OSError when the file cannot be opened."""
+    """Call it with each event and the commands it led to. Raises OSError, naming the file, when it cannot be begun."""
 
     def __init__(self, path: Path, header: bytes, clock: Callable[[], float] = now) -> None:
         self.path = path
         self.events = 0
         self._clock = clock
         self._flushed_at = clock()
-        self._file: BinaryIO | None = path.open("wb", buffering=BUFFER_BYTES)
-        self._file.write(header)
-        self._file.flush()
+        self._file: BinaryIO | None = _begin(path, header)
 
     def __call__(self, event: Event, commands: list[Command]) -> None:
         """Append one event and its answer."""
@@ -59,3 +58,15 @@ class JournalWriter:
     def _give_up(self, error: OSError) -> None:
         log.error("the journal ends here: it cannot be written", path=str(self.path), error=str(error))
         self.close()
+
+
+def _begin(path: Path, header: bytes) -> BinaryIO:
+    file = path.open("wb", buffering=BUFFER_BYTES)
+    try:
+        file.write(header)
+        file.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError):  # the same again: the buffer is written when it is closed
+            file.close()
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    return file
