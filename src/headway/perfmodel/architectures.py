@@ -8,40 +8,45 @@ mixers  f full attention, w attention within a window, l linear attention or Mam
 mlps    d dense, m mixture of experts, - none
 """
 
-import enum
-
 import msgspec
 
 
-class Share(enum.Enum):
-    """How a matrix is laid out over the GPUs of a tensor-parallel group."""
-
-    SPLIT = "split"
-    KV_HEADS = "kv_heads"  # split by KV heads; copied where there are more GPUs than heads
-    COPIED = "copied"
-
-
 class Part(msgspec.Struct, frozen=True):
-    """Matrices of one layer that share a fate. `parameters`: of one layer (all experts).
+    """One weight tensor of one layer, fused as engines fuse it (queries with keys and values, gate with up).
 
-    `expert`: only top-k of them see a token. `wide`: kept in 16 bits whatever the quantisation (routers, gates of
-    linear attention): no quantised checkpoint touches them.
+    Its parameters by how a tensor-parallel group shares them: `split` evenly; `kv` by KV heads, copied where there are
+    more GPUs than heads; `copied` to every GPU. `expert`: all routed experts in one tensor, of which a token sees
+    top-k. `wide`: kept in 16 bits whatever the quantisation (routers).
     """
 
     name: str
-    parameters: int
-    share: Share = Share.SPLIT
+    split: int = 0
+    kv: int = 0
+    copied: int = 0
     expert: bool = False
     wide: bool = False
 
+    @property
+    def parameters(self) -> int:
+        """Of the whole tensor, over all GPUs."""
+        return self.split + self.kv + self.copied
+
 
 class Experts(msgspec.Struct, frozen=True):
-    """Mixture of experts: `chosen` of `count` gated MLPs of width `intermediate`, and a `shared` width for all."""
+    """Mixture of experts: `chosen` of `count` MLPs of width `intermediate`, and a `shared` width for all tokens.
+
+    `latent` > 0: experts work on a projection of the hidden state to that width (Nemotron 3 Super).
+    """
 
     count: int
     chosen: int
     intermediate: int
     shared: int = 0
+    latent: int = 0
+
+    def hidden_of(self, hidden: int) -> int:
+        """Width that an expert reads and writes."""
+        return self.latent or hidden
 
 
 class Latent(msgspec.Struct, frozen=True):
@@ -69,16 +74,28 @@ class Linear(msgspec.Struct, frozen=True):
     """A layer with a state of fixed size: Mamba, gated delta nets, lightning attention.
 
     Elements of one layer over all GPUs: `conv` (in the model's type), `state` (`state_bytes` each, 0: the model's
-    type). `parameters` of the layer; of these, `wide` stay in 16 bits. `groups`: state groups, copied to every GPU
+    type). `output` of the layer's `parameters` are the output projection. `groups`: state groups, copied to every GPU
     where there are fewer than GPUs, `group_conv` elements of `conv` each.
     """
 
     parameters: int
+    output: int
     conv: int
     state: int
     state_bytes: int = 0
     groups: int = 0
     group_conv: int = 0
+
+
+class Vision(msgspec.Struct, frozen=True):
+    """A vision tower. `tokens`: text tokens of its largest image (0: not said); `token_pixels`: pixels behind one."""
+
+    parameters: int
+    tokens: int = 0
+    token_pixels: int = 0
+    width: int = 0
+    inner: int = 0
+    token_patches: int = 1
 
 
 class Architecture(msgspec.Struct, frozen=True):
@@ -87,8 +104,10 @@ class Architecture(msgspec.Struct, frozen=True):
     `window` > 0: 'w' layers see only that many tokens back; `window_kv_heads` and `window_head_dim` where these differ
     from full attention's (0: the same). `gated`: MLPs have three matrices, not two. `query_gate`: a gate as wide as
     the queries. `shared_kv_layers`: the last layers reuse the cache of earlier ones. `value_is_key`: full layers take
-    values from the key projection. `vision_parameters`: a vision tower, loaded beside the text model, `vision_tokens`
-    the largest image in tokens. `quantisation`: of the checkpoint ("" = none), a name of `quantisation`.
+    values from the key projection. `chunked`: windows are chunks, not sliding. `family`: model_type of the file.
+    `rope_elements`: cosines and sines that engines keep, one row per position. `vision`: a tower beside the text model.
+    `other_parameters`: not matrices of layers (embeddings per layer). `quantisation`: of the checkpoint ("" = none), a
+    name of `quantisation`.
     """
 
     id: str
@@ -114,10 +133,10 @@ class Architecture(msgspec.Struct, frozen=True):
     experts: Experts | None = None
     latent: Latent | None = None
     linear: Linear | None = None
-    rotary_dim: int = 0
-    vision_parameters: int = 0
-    vision_tokens: int = 0
+    vision: Vision | None = None
+    rope_elements: int = 0
     other_parameters: int = 0
+    family: str = ""
     quantisation: str = ""
     dtype: str = "bfloat16"
     aliases: tuple[str, ...] = ()
@@ -159,35 +178,39 @@ class Architecture(msgspec.Struct, frozen=True):
         return self.kv_heads, self.head_dim
 
     def mixer_parts(self, letter: str) -> list[Part]:
-        """Matrices of one mixer."""
+        """Tensors of one mixer."""
         if letter == "l" and self.linear:
-            return [Part("linear", self.linear.parameters)]
+            out = self.linear.output
+            return [Part("linear in", self.linear.parameters - out), Part("linear out", out)]
         if letter not in "fw":
             return []
         if self.latent:
             return _latent_parts(self, self.latent)
         kv_heads, dim = self.heads_of(letter)
-        queries = self.hidden * self.heads * dim
+        width = self.heads * dim
         stored = 1 if self.value_is_key and letter == "f" else 2
-        return [
-            Part("queries and output", queries * (3 if self.query_gate else 2)),
-            Part("keys and values", stored * self.hidden * kv_heads * dim, Share.KV_HEADS),
-        ]
+        queries = self.hidden * width * (2 if self.query_gate else 1)
+        return [Part("qkv", queries, kv=stored * self.hidden * kv_heads * dim), Part("output", width * self.hidden)]
 
     def mlp_parts(self, letter: str) -> list[Part]:
-        """Matrices of one MLP."""
-        matrices = 3 if self.gated else 2
+        """Tensors of one MLP."""
+        wide = 2 if self.gated else 1
         if letter == "d":
-            return [Part("dense mlp", matrices * self.hidden * self.intermediate)]
+            one = self.hidden * self.intermediate
+            return [Part("up", wide * one), Part("down", one)]
         if letter != "m" or not self.experts:
             return []
-        one = matrices * self.hidden * self.experts.intermediate
+        one = self.experts.hidden_of(self.hidden) * self.experts.intermediate
         parts = [
-            Part("experts", one * self.experts.count, expert=True),
-            Part("router", self.hidden * self.experts.count, Share.COPIED, wide=True),
+            Part("experts up", wide * one * self.experts.count, expert=True),
+            Part("experts down", one * self.experts.count, expert=True),
+            Part("router", copied=self.hidden * self.experts.count, wide=True),
         ]
+        if self.experts.latent:
+            parts.append(Part("latent", copied=2 * self.hidden * self.experts.latent))
         if self.experts.shared:
-            parts.append(Part("shared expert", matrices * self.hidden * self.experts.shared))
+            shared = self.hidden * self.experts.shared
+            parts += [Part("shared up", wide * shared), Part("shared down", shared)]
         return parts
 
     def layer_parts(self, first: int = 0, last: int | None = None) -> list[tuple[Part, int]]:
@@ -223,6 +246,11 @@ class Architecture(msgspec.Struct, frozen=True):
         return self.vocab * self.hidden
 
     @property
+    def vision_parameters(self) -> int:
+        """Of the vision tower and its projector."""
+        return self.vision.parameters if self.vision else 0
+
+    @property
     def parameters(self) -> int:
         """All parameters, norms and biases aside."""
         tables = self.embedding_parameters * (1 if self.tied else 2)
@@ -232,15 +260,14 @@ class Architecture(msgspec.Struct, frozen=True):
 def _latent_parts(model: Architecture, latent: Latent) -> list[Part]:
     """DeepSeek-V2, equations 9 to 19: down-projections are copied to every GPU, up-projections split by heads."""
     width = latent.nope + latent.rope
-    down = model.hidden * latent.width
-    up = latent.kv_rank * model.heads * (latent.nope + latent.value)
-    queries = (latent.query_rank or model.hidden) * model.heads * width
-    output = model.heads * latent.value * model.hidden
     parts = [
-        Part("compression", down + model.hidden * latent.query_rank, Share.COPIED),
-        Part("latent attention", up + queries + output),
+        Part("compression", copied=model.hidden * (latent.width + latent.query_rank)),
+        Part("queries", (latent.query_rank or model.hidden) * model.heads * width),
+        Part("keys and values", latent.kv_rank * model.heads * (latent.nope + latent.value)),
+        Part("output", model.heads * latent.value * model.hidden),
     ]
     if latent.index_dim:
         keys = model.hidden * (latent.index_dim + latent.index_heads)
-        parts.append(Part("index", keys + latent.query_rank * latent.index_heads * latent.index_dim, Share.COPIED))
+        queries = latent.query_rank * latent.index_heads * latent.index_dim
+        parts.append(Part("index", copied=keys + queries))
     return parts

@@ -1,0 +1,229 @@
+"""A Hugging Face config.json, already parsed, as an Architecture.
+
+The names of fields are those that transformers gives them; where families differ, all spellings are tried. What a
+family leaves unsaid in its file (tied embeddings, which layers slide, MLPs without a gate) is written here once, from
+its published modelling code. Opening files is the caller's work.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headway.perfmodel import hf_rope as rope
+from headway.perfmodel.architectures import Architecture, Experts, Latent
+from headway.perfmodel.hf_layers import linear, mixers, mlps
+from headway.perfmodel.hf_vision import vision
+from headway.perfmodel.quantisation import of_config
+
+TIED_BY_DEFAULT = ("gemma", "falcon", "cohere", "gpt2", "bloom", "mpt", "gpt_bigcode", "starcoder2", "opt")
+"""Families whose files leave tie_word_embeddings out because their class defaults to True."""
+
+PLAIN_MLP = (
+    "phi",
+    "gpt2",
+    "gpt_bigcode",
+    "gpt_neox",
+    "gptj",
+    "falcon",
+    "opt",
+    "bloom",
+    "mpt",
+    "starcoder2",
+    "nemotron",
+)
+"""Families whose MLPs have two matrices (no gate); prefixes of model_type, see `_gated` for the exceptions."""
+
+GATED_NONETHELESS = ("phi3", "phi4", "phimoe", "nemotron-nas", "falcon_mamba", "falcon_h1", "phi4mm")
+
+TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+
+
+class ConfigError(ValueError):
+    """This config.json does not say what is needed; the message names the field."""
+
+
+def read(name: str, config: Mapping[str, Any], *aliases: str) -> Architecture:
+    """The architecture of a config.json. Raises ConfigError where a needed field is missing."""
+    text = _text_of(config)
+    kind = str(text.get("model_type", config.get("model_type", "")))
+    layers = whole(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    hidden = whole(text, "hidden_size", "n_embd", "d_model")
+    heads = whole(text, "num_attention_heads", "n_head", "n_heads", default=1) or 1
+    dim = _head_dim(kind, text, hidden, heads)
+    kv_heads, dims = _kv_heads(kind, text, heads), _window_shape(kind, text)
+    latent = _latent(text)
+    if "global_head_dim" in text:  # Gemma 4: full layers have a shape of their own, the plain fields are the windows'
+        dims = (kv_heads, dim)
+        kv_heads = int(text.get("num_global_key_value_heads") or kv_heads)
+        dim = int(text["global_head_dim"])
+    letters = mixers(kind, text, layers)
+    return Architecture(
+        id=name,
+        layers=layers,
+        hidden=hidden,
+        intermediate=_intermediate(kind, text, hidden),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=dim,
+        vocab=whole(text, "vocab_size", "padded_vocab_size"),
+        max_position=_max_position(text),
+        tied=_tied(kind, config, text),
+        mixers=letters if set(letters) != {"f"} else "",
+        mlps=_compact(mlps(kind, text, layers)),
+        window=_window(text, letters),
+        window_kv_heads=dims[0],
+        window_head_dim=dims[1],
+        chunked="attention_chunk_size" in text,
+        gated=_gated(kind, text),
+        query_gate=bool(text.get("attn_output_gate", kind.startswith(("qwen3_next", "qwen3_5")))),
+        shared_kv_layers=int(text.get("num_kv_shared_layers") or 0),
+        value_is_key=bool(text.get("attention_k_eq_v")),
+        experts=_experts(text),
+        latent=latent,
+        linear=linear(kind, text, hidden) if "l" in letters else None,
+        vision=vision(config, hidden),
+        rope_elements=rope.elements(kind, text, latent.rope if latent else dim, _max_position(text)),
+        other_parameters=_per_layer_embeddings(text, layers, hidden),
+        quantisation=of_config(config),
+        dtype=str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or "bfloat16"),
+        family=kind,
+        aliases=aliases,
+    )
+
+
+def whole(text: Mapping[str, Any], *names: str, default: int | None = None) -> int:
+    """The first of these fields that is set, as an int. Raises ConfigError when none is and there is no default."""
+    for name in names:
+        value: Any = text.get(name)
+        if isinstance(value, Sequence) and not isinstance(value, str) and value:  # one value per layer
+            value = max(value)
+        if value is not None:
+            try:
+                return int(value)
+            except (TypeError, ValueError):
+                raise ConfigError(f"config.json: {name} is {value!r}, not a whole number") from None
+    if default is None:
+        raise ConfigError(f"config.json has no {' or '.join(names)}: is it the config.json of a language model?")
+    return default
+
+
+def _text_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    for part in TEXT_PARTS:
+        inner = config.get(part)
+        if isinstance(inner, Mapping):
+            return _text_of(inner)
+    return config
+
+
+def _compact(letters: str) -> str:
+    return letters if set(letters) != {"d"} else ""
+
+
+def _head_dim(kind: str, text: Mapping[str, Any], hidden: int, heads: int) -> int:
+    default = 256 if kind.startswith("gemma") else hidden // heads
+    return whole(text, "head_dim", "attention_head_dim", "kv_channels", default=default)
+
+
+def _kv_heads(kind: str, text: Mapping[str, Any], heads: int) -> int:
+    """Multi-query models say so with a flag; without any field every head has its own keys."""
+    falcon_old = kind == "falcon" and not text.get("new_decoder_architecture")
+    if text.get("multi_query", falcon_old) and (falcon_old or "num_key_value_heads" not in text):
+        return 1
+    return whole(
+        text, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "n_kv_heads", default=heads
+    )
+
+
+def _window_shape(kind: str, text: Mapping[str, Any]) -> tuple[int, int]:
+    """(KV heads, head dimension) of window layers where the file gives them names of their own (MiMo-V2, Step-3.5)."""
+    return int(text.get("swa_num_key_value_heads") or 0), int(text.get("swa_head_dim") or 0)
+
+
+def _intermediate(kind: str, text: Mapping[str, Any], hidden: int) -> int:
+    names: tuple[str, ...] = ("intermediate_size", "ffn_hidden_size", "n_inner", "d_inner")
+    if kind == "llama4_text":
+        names = ("intermediate_size_mlp", *names)
+    return whole(text, *names, default=4 * hidden)
+
+
+def _max_position(text: Mapping[str, Any]) -> int:
+    """What transformers derives the context from; YaRN files often name the longer one in rope_scaling only."""
+    return whole(
+        text, "max_position_embeddings", "n_positions", "seq_length", "max_sequence_length", "max_seq_len", default=2048
+    )
+
+
+def _tied(kind: str, config: Mapping[str, Any], text: Mapping[str, Any]) -> bool:
+    for part in (text, config):
+        if isinstance(part.get("tie_word_embeddings"), bool):
+            return bool(part["tie_word_embeddings"])
+    return kind.startswith(TIED_BY_DEFAULT)
+
+
+def _gated(kind: str, text: Mapping[str, Any]) -> bool:
+    if kind.startswith(GATED_NONETHELESS):
+        return True
+    if text.get("mlp_hidden_act") == "relu2" or text.get("hidden_act") == "relu2":
+        return False
+    return not kind.startswith(PLAIN_MLP)
+
+
+def _window(text: Mapping[str, Any], letters: str) -> int:
+    if "w" not in letters:
+        return 0
+    return whole(text, "sliding_window", "attention_chunk_size", "sliding_window_size", "window_size", default=4096)
+
+
+def _experts(text: Mapping[str, Any]) -> Experts | None:
+    count = whole(
+        text, "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts", default=0
+    )
+    ffn = text.get("ffn_config")
+    if not count and isinstance(ffn, Mapping) and ffn.get("moe_num_experts"):
+        return Experts(int(ffn["moe_num_experts"]), int(ffn["moe_top_k"]), int(ffn["ffn_hidden_size"]))
+    if count <= 1:
+        return None
+    chosen = whole(
+        text,
+        "num_experts_per_tok",
+        "num_experts_per_token",
+        "moe_top_k",
+        "top_k_experts",
+        "moe_topk",
+        "moe_k",
+        default=1,
+    )
+    width = whole(text, "moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
+    return Experts(count, chosen, width, _shared(text, width), int(text.get("moe_latent_size") or 0))
+
+
+def _shared(text: Mapping[str, Any], width: int) -> int:
+    if text.get("model_type") in ("llama4_text", "gemma4_text"):  # a dense MLP beside the routed ones, always
+        return int(text["intermediate_size"])
+    for name in ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"):
+        if text.get(name):
+            return int(text[name])
+    copies = whole(
+        text, "n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts", default=0
+    )
+    return copies * width
+
+
+def _latent(text: Mapping[str, Any]) -> Latent | None:
+    if not text.get("kv_lora_rank"):
+        return None
+    return Latent(
+        kv_rank=int(text["kv_lora_rank"]),
+        rope=whole(text, "qk_rope_head_dim"),
+        nope=whole(text, "qk_nope_head_dim"),
+        value=whole(text, "v_head_dim"),
+        query_rank=int(text.get("q_lora_rank") or 0),
+        index_dim=int(text.get("index_head_dim") or 0),
+        index_heads=int(text.get("index_n_heads") or 0),
+    )
+
+
+def _per_layer_embeddings(text: Mapping[str, Any], layers: int, hidden: int) -> int:
+    """Gemma 3n and 4 E-models: a second embedding of every token for every layer, and its projections."""
+    width = int(text.get("hidden_size_per_layer_input") or 0)
+    vocab = int(text.get("vocab_size_per_layer_input") or 0)
+    return layers * width * (vocab + 3 * hidden) if width else 0

@@ -1,0 +1,186 @@
+"""Which kind every layer is, from the many ways in which config.json files say so, and how big linear layers are.
+
+Letters are those of `architectures`. Sizes of Mamba, gated delta and lightning layers follow their papers and the
+shapes that vLLM allocates for their state.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headway.perfmodel.architectures import Linear
+
+KINDS = {
+    "full_attention": "f",
+    "attention": "f",
+    "hybrid": "f",
+    "sliding_attention": "w",
+    "chunked_attention": "w",
+    "linear_attention": "l",
+    "mamba": "l",
+    "mamba2": "l",
+    "conv": "l",
+    "recurrent": "l",
+}
+PATTERN = {"M": ("l", "-"), "*": ("f", "-"), "-": ("-", "d"), "E": ("-", "m")}
+"""Nemotron-H writes one character per block: Mamba, attention, MLP, experts."""
+
+EVERY_DEFAULT = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2, "exaone4": 4, "llama4_text": 4}
+"""Full attention in every n-th layer where the file names a window and no layers (modelling code of transformers)."""
+
+
+def mixers(kind: str, text: Mapping[str, Any], layers: int) -> str:
+    """One mixer letter per layer."""
+    blocks = _blocks(text)
+    if blocks:
+        return "".join(PATTERN[letter][0] for letter in blocks)
+    named = text.get("layer_types") or text.get("layers_block_type")
+    if isinstance(named, Sequence) and not isinstance(named, str):
+        return "".join(KINDS.get(str(one), "f") for one in named)[:layers]
+    if "attn_layer_period" in text:  # Jamba
+        period, offset = int(text["attn_layer_period"]), int(text.get("attn_layer_offset", 0))
+        return "".join("f" if n % period == offset else "l" for n in range(layers))
+    if "attn_type_list" in text:  # MiniMax-01: 0 lightning, 1 softmax
+        return "".join("f" if one else "l" for one in text["attn_type_list"])[:layers]
+    if isinstance(text.get("linear_attn_config"), Mapping):  # Kimi Linear counts layers from 1
+        full = set(text["linear_attn_config"]["full_attn_layers"])
+        return "".join("f" if n + 1 in full else "l" for n in range(layers))
+    if "full_attention_interval" in text:
+        return _every("l", int(text["full_attention_interval"]), layers)
+    if kind == "llama4_text" and text.get("attention_chunk_size"):
+        return _every("w", 4, layers)
+    return _sliding(kind, text, layers)
+
+
+def mlps(kind: str, text: Mapping[str, Any], layers: int) -> str:
+    """One MLP letter per layer."""
+    blocks = _blocks(text)
+    if blocks:
+        return "".join(PATTERN[letter][1] for letter in blocks)
+    sparse = _sparse(kind, text, layers)
+    return "".join("m" if n in sparse else "d" for n in range(layers))
+
+
+def linear(kind: str, text: Mapping[str, Any], hidden: int) -> Linear | None:
+    """The linear layers' sizes, None where the file has none that we know."""
+    if "linear_num_value_heads" in text:
+        return _gated_delta(text, hidden)
+    if isinstance(text.get("linear_attn_config"), Mapping):
+        return _kimi_delta(text["linear_attn_config"], hidden)
+    if "attn_type_list" in text or kind in ("minimax", "minimax_text_01", "minimax_m1"):
+        heads, dim = int(text["num_attention_heads"]), int(text["head_dim"])
+        width = heads * dim
+        return Linear(5 * hidden * width, hidden * width, conv=0, state=heads * dim * dim, state_bytes=4)
+    if "mamba_d_state" in text and "mamba_num_heads" not in text and "mamba_n_heads" not in text:
+        return _mamba(text, hidden)
+    if any(name in text for name in ("mamba_num_heads", "mamba_n_heads")):
+        return _mamba2(text, hidden)
+    if "conv_L_cache" in text:  # LFM2: a short convolution
+        return Linear(4 * hidden * hidden, hidden * hidden, conv=hidden * (int(text["conv_L_cache"]) - 1), state=0)
+    return None
+
+
+def _blocks(text: Mapping[str, Any]) -> str:
+    pattern = text.get("hybrid_override_pattern")
+    if isinstance(pattern, str) and not set(pattern) - set(PATTERN):
+        return pattern
+    named = text.get("layers_block_type")
+    if isinstance(named, Sequence) and set(named) & {"mlp", "moe"}:
+        return "".join({"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}[str(one)] for one in named)
+    return ""
+
+
+def _every(letter: str, period: int, layers: int) -> str:
+    return "".join("f" if (n + 1) % period == 0 else letter for n in range(layers))
+
+
+def _sliding(kind: str, text: Mapping[str, Any], layers: int) -> str:
+    """Windows in all layers (Mistral 7B v0.1, Phi-3), in a pattern, or not used although named (Qwen2)."""
+    if not text.get("sliding_window") or text.get("use_sliding_window") is False:
+        return "f" * layers
+    pattern = text.get("sliding_window_pattern") or EVERY_DEFAULT.get(kind, 0)
+    if isinstance(pattern, str):  # EXAONE: "LLLG"
+        return "".join("f" if pattern[n % len(pattern)] == "G" else "w" for n in range(layers))
+    if kind in ("gemma2", "gpt_oss"):
+        return "".join("w" if n % 2 == 0 else "f" for n in range(layers))
+    if kind.startswith("qwen2"):  # only layers from max_window_layers on slide
+        first = int(text.get("max_window_layers", layers))
+        return "f" * min(first, layers) + "w" * max(0, layers - first)
+    return _every("w", int(pattern), layers) if pattern else "w" * layers
+
+
+def _sparse(kind: str, text: Mapping[str, Any], layers: int) -> set[int]:
+    """Layers with a mixture of experts."""
+    experts = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
+    if not any((text.get(name) or 0) for name in experts if not isinstance(text.get(name), Sequence)):
+        many = any(isinstance(text.get(name), Sequence) for name in experts) or "ffn_config" in text
+        if not many:
+            return set()
+    if text.get("enable_moe_block") is False:
+        return set()
+    if "expert_layer_period" in text:  # Jamba
+        period, offset = int(text["expert_layer_period"]), int(text.get("expert_layer_offset", 0))
+        return {n for n in range(layers) if n % period == offset}
+    if "interleave_moe_layer_step" in text:  # Llama 4
+        step = int(text["interleave_moe_layer_step"])
+        return {n for n in range(layers) if (n + 1) % step == 0}
+    dense = set(text.get("mlp_only_layers") or ())
+    first = int(text.get("first_k_dense_replace") or text.get("moe_layer_start_index") or 0)
+    step = text.get("decoder_sparse_step") or text.get("moe_layer_freq") or 1
+    if isinstance(step, Sequence):
+        return {n for n, sparse in enumerate(step) if sparse}
+    counted = {n for n in range(first, layers) if n not in dense}
+    return {n for n in counted if (n + 1) % int(step) == 0} if int(step) > 1 else counted
+
+
+def _gated_delta(text: Mapping[str, Any], hidden: int) -> Linear:
+    """Gated DeltaNet as in Qwen3-Next: queries, keys, values, gate and two scalars per head, output."""
+    keys = int(text["linear_num_key_heads"]) * int(text["linear_key_head_dim"])
+    heads, dim = int(text["linear_num_value_heads"]), int(text["linear_value_head_dim"])
+    values, kernel = heads * dim, int(text.get("linear_conv_kernel_dim", 4))
+    return Linear(
+        hidden * (2 * keys + 3 * values + 2 * heads) + kernel * (2 * keys + values),
+        hidden * values,
+        conv=(2 * keys + values) * (kernel - 1),
+        state=heads * dim * int(text["linear_key_head_dim"]),
+        state_bytes=4 if text.get("mamba_ssm_dtype") == "float32" else 0,
+    )
+
+
+def _kimi_delta(sizes: Mapping[str, Any], hidden: int) -> Linear:
+    """Kimi Delta Attention: four projections of full width, two low-rank gates, a scalar per head."""
+    heads, dim, kernel = int(sizes["num_heads"]), int(sizes["head_dim"]), int(sizes.get("short_conv_kernel_size", 4))
+    width = heads * dim
+    gates = 2 * (hidden * dim + dim * width)
+    return Linear(
+        4 * hidden * width + gates + hidden * heads,
+        hidden * width,
+        conv=3 * width * (kernel - 1),
+        state=width * dim,
+        state_bytes=4,
+    )
+
+
+def _mamba(text: Mapping[str, Any], hidden: int) -> Linear:
+    """Mamba (Gu and Dao 2023) as in Jamba."""
+    inner, state = int(text.get("mamba_expand", 2)) * hidden, int(text["mamba_d_state"])
+    rank, kernel = int(text.get("mamba_dt_rank") or -(-hidden // 16)), int(text.get("mamba_d_conv", 4))
+    parameters = 3 * hidden * inner + inner * (2 * rank + 2 * state) + inner * (kernel + state)
+    return Linear(parameters, hidden * inner, conv=inner * (kernel - 1), state=inner * state)
+
+
+def _mamba2(text: Mapping[str, Any], hidden: int) -> Linear:
+    """Mamba 2 (Dao and Gu 2024), with the two sets of names in use."""
+    heads = int(text.get("mamba_num_heads") or text["mamba_n_heads"])
+    dim = int(text.get("mamba_head_dim") or text.get("mamba_d_head") or 64)
+    groups = int(text.get("n_groups") or text.get("mamba_n_groups") or 1)
+    state = int(text.get("ssm_state_size") or text.get("mamba_d_state") or 128)
+    kernel, inner = int(text.get("conv_kernel") or text.get("mamba_d_conv") or 4), heads * dim
+    return Linear(
+        hidden * (3 * inner + 2 * groups * state + heads) + kernel * (inner + 2 * groups * state),
+        hidden * inner,
+        conv=(inner + 2 * groups * state) * (kernel - 1),
+        state=heads * dim * state,
+        state_bytes=4 if text.get("mamba_ssm_cache_dtype") == "float32" else 0,
+        groups=groups,
+        group_conv=2 * state * (kernel - 1),
+    )
