@@ -47,6 +47,15 @@ def bench(*args: str) -> Result:
     return CliRunner().invoke(app, list(args))
 
 
+def test_fewer_requests_than_asked_for_are_explained() -> None:
+    with serving() as server:
+        result = bench(server.url, "--rate", "40", "--duration", "1", "--longest", "200")
+        assert "requests/s, not 40: sessions end before --longest (200 tokens)" in result.stderr
+        assert (
+            "requests/s, not" not in bench(server.url, "--rate", "40", "--duration", "1", "--mix", "documents").stderr
+        )
+
+
 def test_json_is_one_object_and_nothing_else(tmp_path: Path) -> None:
     records = tmp_path / "records.jsonl"
     with serving() as server:

@@ -1,3 +1,4 @@
+import io
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -5,7 +6,9 @@ from threading import Thread
 
 import msgspec
 import pytest
+from rich.console import Console
 
+from headway.cli import explain
 from headway.core.outcome import OutcomeKind
 from headway.telemetry import DecisionLog
 from tests.cli.calling import call
@@ -52,6 +55,26 @@ def test_shows_every_attempt(admin: str, capsys: pytest.CaptureFixture[str]) -> 
     shown = capsys.readouterr().out
     for part in ("attempt 1", "attempt 2", "ttft", "5,000", "excluded: 2 breaker", "ok 200", "still in flight"):
         assert part in shown
+
+
+def test_addresses_are_whole_in_an_ordinary_terminal(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "out", wide := Console(width=80, record=True, file=io.StringIO()))
+    costs = (0.123456, 0.01, 0.2, 0.00312, 0.0, 12.5)
+    replica = "10.0.0.11:30000"
+    candidate = {"replica_id": replica, "costs": costs, "headroom_tokens": 123_456.7, "sample_age_s": 0.1}
+    parts = ["ttft", "dec", "ext", "mem", "unc"]
+    explain._show(
+        {
+            "request_id": "r", "attempt": 0, "policy": "headroom", "parts": parts, "candidates": [candidate] * 2,
+            "chosen": replica, "exclusions": {}, "queued_s": 0.0,
+            "forecast": {"prompt_tokens": 1, "cached_tokens": 0, "output_tokens": 2.5, "ttft_s": 0.1},
+        },
+        None,
+    )  # fmt: skip
+    shown = wide.export_text()
+    assert shown.count(replica) == 2
+    assert "0.00312" in shown
+    assert "123,457" in shown
 
 
 def test_json(admin: str, capsys: pytest.CaptureFixture[str]) -> None:

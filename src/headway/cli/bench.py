@@ -1,7 +1,6 @@
 """`headway bench`: makes a workload from arguments, runs it, prints what came of it. The load is the bench room's."""
 
 import asyncio
-import gzip
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,17 +19,20 @@ from headway.bench.plan import Watch
 from headway.bench.runner import BenchError
 from headway.cli import bench_options as opt
 from headway.cli.console import err, fail, out
+from headway.compose.traces import open_workload
 from headway.report.figures import seconds, share
 from headway.report.tables import latency_table, outline_line, totals_table
 from headway.workload.chat import CHAT, DOCUMENTS, ChatSpec, generate
+from headway.workload.columns import TraceError
 from headway.workload.outline import outline
-from headway.workload.request import Request, as_workload
-from headway.workload.scaling import scale
+from headway.workload.request import Request
+from headway.workload.scaling import scale, window
+from headway.workload.sources import Options
 from headway.workload.stats import Slo
-from headway.workload.trace import FORMATS, TraceError, detect, parse_columns, read
 
 DEFAULT_RATE = 2.0
 DEFAULT_DURATION_S = 30.0
+FEW = 0.8  # of the requests asked for, below which the reason is given
 _SHAPES = {opt.Mix.CHAT: (CHAT,), opt.Mix.DOCUMENTS: (DOCUMENTS,), opt.Mix.BOTH: (CHAT, DOCUMENTS)}
 _SLO = Slo()
 
@@ -67,6 +69,7 @@ def command(
         duration = duration or DEFAULT_DURATION_S
         spec = ChatSpec(rate or DEFAULT_RATE, duration, _SHAPES[mix], burstiness, longest)
         workload = generate(spec, rng)
+        _note_rate(spec, len(workload))
     else:
         workload = _replayed(trace, columns, rate, duration, longest, rng)
     slo = Slo(slo_ttft, slo_ttft_per_token, slo_tpot)
@@ -90,6 +93,14 @@ def finish(plan: BenchPlan, as_json: bool, records: Path | None) -> None:
     else:
         _show(plan, result)
     raise typer.Exit(0 if result.accounts.balanced and result.accounts.ok else 1)
+
+
+def _note_rate(spec: ChatSpec, requests: int) -> None:
+    """Say why a generated workload has fewer requests than was asked for, if it has."""
+    real = requests / spec.duration_s
+    if real < FEW * spec.rate:
+        why = f"sessions end before --longest ({spec.max_tokens} tokens), and turns due after --duration are left out"
+        err.print(f"[yellow]note[/] {real:.3g} requests/s, not {spec.rate:g}: {why}", highlight=False, soft_wrap=True)
 
 
 async def _measured(plan: BenchPlan) -> BenchResult:
@@ -120,26 +131,15 @@ def _replayed(
 ) -> list[Request]:
     """The trace's requests of the wanted span, scaled to the wanted rate by whole sessions."""
     try:
-        requests = read_trace(path, columns, rng)
-    except (TraceError, UnicodeDecodeError, OSError) as error:
-        fail(f"{path.name}: {error}", "say which column is which: --columns arrival=...,input=...,output=...")
-    kept = [r for r in requests if r.prompt_tokens + r.output_tokens <= longest]
-    if len(kept) < len(requests):
-        err.print(f"left out {len(requests) - len(kept)} of {len(requests)} requests longer than {longest} tokens")
+        load = open_workload(str(path), rng, Options(columns=columns, longest=longest))
+    except TraceError as error:
+        fail(str(error), "say which column is which: --columns arrival=...,input=...,output=...")
     if duration_s:
-        kept = [request for request in kept if request.arrival_s < duration_s]
-    load = as_workload(path.name, kept)
-    return list(scale(load, rate / load.rate_rps, rng).requests) if rate and kept else kept
-
-
-def read_trace(path: Path, columns: str, rng: np.random.Generator) -> list[Request]:
-    """A trace file, plain or gzip; raises TraceError when it cannot be understood."""
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as opened:
-        lines = list(opened)
-    mapping = FORMATS.get(columns) or (parse_columns(columns) if columns else detect(lines[0] if lines else ""))
-    if mapping is None:
-        raise TraceError("no known format")
-    return read(lines, mapping, rng)
+        load = window(load, 0.0, min(duration_s, load.span_s))
+    if rate and load.requests:
+        load = scale(load, rate / load.rate_rps, rng)
+    err.print(*load.how, sep="\n", style="dim", highlight=False)
+    return list(load.requests)
 
 
 def _plain(plan: BenchPlan, result: BenchResult) -> dict[str, Any]:

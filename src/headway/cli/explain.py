@@ -11,6 +11,7 @@ import urllib.request
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.table import Table
 
 from headway.cli.console import fail, out
@@ -19,7 +20,7 @@ TIMEOUT_S = 5.0
 
 
 def command(
-    request_id: Annotated[str, typer.Argument(help="Id of the request: the x-headway-request-id of its answer.")],
+    request_id: Annotated[str, typer.Argument(help="The x-request-id of its answer: the client's own, or ours.")],
     admin: Annotated[str, typer.Option(help="Address of the admin port.")] = "http://127.0.0.1:8801",
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as it is.")] = False,
 ) -> None:
@@ -53,20 +54,23 @@ def _ask(admin: str, request_id: str) -> Any:
 
 
 def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
-    table = Table(title=f"{decision['request_id']}  attempt {decision['attempt']}  policy {decision['policy']}")
-    table.add_column("replica")
-    for column in ("cost", *decision["parts"], "headroom", "sample age"):
+    title = f"{decision['request_id']}  attempt {decision['attempt']}  policy {decision['policy']}"
+    table = Table("", title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("replica", no_wrap=True)
+    for column in ("cost", *decision["parts"], "headroom", "sample\nage"):
         table.add_column(column, justify="right")
     for candidate in decision["candidates"]:
         chosen = candidate["replica_id"] == decision["chosen"]
         table.add_row(
-            f"{candidate['replica_id']}{' <-' if chosen else ''}",
+            "->" if chosen else "",
+            candidate["replica_id"],
             *(_number(cost) for cost in candidate["costs"]),
-            _number(candidate["headroom_tokens"]),
+            _number(candidate["headroom_tokens"], ".0f"),
             f"{candidate['sample_age_s']:.2f} s" if candidate["sample_age_s"] >= 0 else "none",
             style="bold green" if chosen else None,
         )
     out.print(table)
+    out.print("[dim]the lowest cost is chosen, by chance among those nearly equal; headroom in tokens[/]")
     if decision["exclusions"]:
         out.print("excluded: " + ", ".join(f"{count} {reason}" for reason, count in decision["exclusions"].items()))
     out.print(f"held for {decision['queued_s']:.3f} s")
@@ -74,7 +78,7 @@ def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
 
 
 def _outcome(forecast: dict[str, Any], settled: dict[str, Any] | None) -> Table:
-    table = Table("", "forecast", "real", title_justify="left")
+    table = Table("", "forecast", "real", box=box.SIMPLE_HEAD, show_edge=False)
     outcome = settled["outcome"] if settled else {}
     table.add_row("prompt tokens", _number(forecast["prompt_tokens"]), _number(outcome.get("prompt_tokens")))
     table.add_row("cached tokens", _number(forecast["cached_tokens"]), _number(outcome.get("cached_tokens")))
@@ -84,5 +88,5 @@ def _outcome(forecast: dict[str, Any], settled: dict[str, Any] | None) -> Table:
     return table
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+def _number(value: float | None, digits: str = ".3g") -> str:
+    return "-" if value is None else f"{value:,{digits}}" if isinstance(value, float) else f"{value:,}"
