@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headway.workload.arrivals import bursts, gamma, poisson
+from headway.workload.arrivals import STEADY, Profile, following, gamma, poisson
 
 
 def rng() -> np.random.Generator:
@@ -31,11 +31,25 @@ def test_gamma_has_its_rate_and_cv(wanted: float) -> None:
     assert times.max() < 2000
 
 
-def test_bursts_are_where_they_belong() -> None:
-    times = bursts(5.0, 50.0, every_s=10.0, length_s=2.0, duration_s=1000.0, rng=rng())
-    inside = int((times % 10.0 < 2.0).sum())
-    assert inside == pytest.approx(50 * 200, rel=0.05)
-    assert len(times) - inside == pytest.approx(5 * 800, rel=0.06)
+def test_arrivals_follow_a_profile_from_any_second_on() -> None:
+    profile = Profile(2.0, (5.0, 1.0, 0.0, 2.0))
+    times = following(profile, 10.0, 1.0, -16.0, 1600.0, rng())
+    assert times.min() >= -16
+    counts, _ = np.histogram(times % 8.0, bins=4, range=(0, 8))
+    assert counts.sum() == pytest.approx(16_160, rel=0.03)
+    assert counts / counts.sum() == pytest.approx([0.625, 0.125, 0.0, 0.25], abs=0.02)
+
+
+def test_half_a_step_at_either_end_is_cut_off() -> None:
+    times = following(Profile(10.0, (1.0, 3.0)), 50.0, 1.0, 5.0, 15.0, rng())
+    assert times.min() >= 5
+    assert times.max() < 15
+    assert len(times) == pytest.approx(50 * (2.5 + 7.5), rel=0.1)
+
+
+def test_a_steady_profile_keeps_the_burstiness() -> None:
+    times = following(STEADY, 20.0, 3.0, 0.0, 2000.0, rng())
+    assert cv(times) == pytest.approx(3.0, rel=0.06)
 
 
 def test_same_seed_same_arrivals() -> None:

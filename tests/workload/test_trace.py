@@ -1,24 +1,17 @@
-"""Trace formats: small ones written here, and the public ones where they are beside the project."""
-
-import gzip
-from collections import Counter
-from pathlib import Path
+"""Request logs written here: rows become requests, prefixes segments, and bad lines errors that name them."""
 
 import numpy as np
 import pytest
 
-from headway.workload.outline import outline, reusable
+from headway.workload.columns import FORMATS, Columns, TraceError, parse_columns
 from headway.workload.request import Request
-from headway.workload.trace import AZURE, MOONCAKE, Columns, TraceError, detect, jitter, parse_columns, read
+from headway.workload.trace import jitter, read
+
+AZURE, MOONCAKE = FORMATS["azure"], FORMATS["mooncake"]
 
 
 def rng() -> np.random.Generator:
     return np.random.default_rng(3)
-
-
-def load(path: Path, columns: Columns) -> list[Request]:
-    with gzip.open(path, "rt") as lines:
-        return read(lines, columns, rng())
 
 
 AZURE_LINES = [
@@ -64,12 +57,14 @@ def test_a_prompt_longer_than_its_hashes_gets_a_rest() -> None:
 
 
 def test_generic_csv_with_sessions_grows_and_compacts() -> None:
-    columns = parse_columns("arrival=at:ms,input=chars:0.25,output=out,session=user")
+    columns = parse_columns("arrival=at:ms,input=chars:0.25,output=out,session=user,tenant=more")
     lines = ["at,chars,out,user,more", "0,400,5,ann,x", "100,600,5,ann,x", "200,600,5,ann,x", "300,80,5,ann,x"]
     requests = read([*lines, "", "400,40,5,bob,x"], columns, rng())
     assert [r.arrival_s for r in requests] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
-    assert [[s.tokens for s in r.segments] for r in requests] == [[100], [100, 50], [100, 50], [20], [10]]
+    assert [[s.tokens for s in r.segments] for r in requests] == [[100], [100, 5, 45], [100, 5, 45], [20], [10]]
     assert requests[1].segments[0] == requests[0].segments[0]
+    assert [s.role for s in requests[1].segments] == ["user", "assistant", "user"]
+    assert {r.tenant for r in requests} == {"x"}
     assert requests[3].segments[0] != requests[0].segments[0]
     assert [(r.session, r.turn) for r in requests] == [("ann", 0), ("ann", 1), ("ann", 2), ("ann", 3), ("bob", 0)]
 
@@ -93,89 +88,43 @@ def test_an_empty_trace() -> None:
     assert read([], AZURE, rng()) == []
 
 
-def test_mapping_from_the_command_line() -> None:
-    assert parse_columns("arrival=t:ns,input=i,output=o,hashes=h:16") == Columns(
-        arrival="t", input="i", output="o", hashes="h", arrival_unit_s=1e-9, block_tokens=16
+def test_quoted_fields_of_a_csv() -> None:
+    lines = ["at,in,out,who", '0,5,6,"ann, bob"']
+    columns = Columns("at", "in", "out", session="who")
+    assert read(lines, columns, rng())[0].session == "ann, bob"
+
+
+def spread(span_s: float) -> list[Request]:
+    """Two sessions of 20 turns, 10 s apart, on a ring."""
+    columns = Columns("at", "in", "out", session="who", spread=True)
+    rows = [f"{turn * 10},{100 + turn * 10},5,{who}" for who in "ab" for turn in range(20)]
+    return read(["at,in,out,who", *rows], columns, rng(), span_s)
+
+
+def test_spread_sessions_start_anywhere_and_keep_their_gaps() -> None:
+    requests = spread(10_000.0)
+    for who in "ab":
+        own = [r.arrival_s for r in requests if r.session.startswith(who)]
+        assert np.allclose(np.diff(own) % 10_000.0, 10.0)
+    assert (
+        abs(requests[0].arrival_s - next(r for r in requests if r.session[0] != requests[0].session[0]).arrival_s) > 0
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "arrival=t",
-        "arrival=t:days,input=i,output=o",
-        "input=i:x,arrival=t,output=o",
-        "who=x",
-        "arrival=,input=i,output=o",
-    ]
-    + ["arrival=t,input=i,output=o,hashes=h"],
-)
-def test_bad_mappings_are_refused(text: str) -> None:
-    with pytest.raises(TraceError, match="column mapping"):
-        parse_columns(text)
+def test_sessions_longer_than_the_ring_wind_around_it_in_parts() -> None:
+    requests = spread(60.0)
+    assert len(requests) == 40
+    assert all(0 <= r.arrival_s < 60 for r in requests)
+    parts = {r.session for r in requests}
+    assert 7 <= len(parts) <= 10  # 190 s are four or five parts each
+    keys: dict[int, str] = {}
+    for part in parts:
+        own = [r for r in requests if r.session == part]
+        assert [r.turn for r in own] == list(range(own[0].turn, own[0].turn + len(own)))
+        assert len(own[0].segments) == 1  # in mid-talk: its history is one piece of prompt, and nobody else's
+        assert all(keys.setdefault(s.key, part) == part for r in own for s in r.segments)
 
 
-def test_known_formats_are_recognised() -> None:
-    assert detect(AZURE_LINES[0]) is AZURE
-    assert detect(MOONCAKE_LINES[0]) is MOONCAKE
-    assert detect("a,b,c") is None
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-def test_azure_conv(shared: Path) -> None:
-    requests = load(shared / "traces/azure_llm_2023_conv.csv.gz", AZURE)
-    seen = outline(requests)
-    assert seen.requests == 19_366
-    assert seen.span_s == pytest.approx(3502, abs=1)
-    assert (seen.prompt_p50, seen.prompt_p90) == (1020, 2735)  # 2734 interpolated
-    assert (seen.output_p50, seen.output_p90) == (129, 424)
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-def test_mooncake_conversation(shared: Path) -> None:
-    requests = load(shared / "traces/mooncake_fast25_conversation.jsonl.gz", MOONCAKE)
-    seen = outline(requests)
-    assert seen.requests == 12_031
-    assert seen.span_s == pytest.approx(3540, abs=5)
-    assert (seen.prompt_p50, seen.output_p50) == (6909, 350)
-    assert 0.30 < reusable(requests) < 0.40  # 0.366 of blocks, a little less of tokens
-    ticks = Counter(int(request.arrival_s * 10) for request in requests)
-    assert max(ticks.values()) < 10  # the trace itself has up to dozens at one instant
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("file", "mapping", "rows", "low", "high"),
-    [
-        (
-            "lmcache_agent_traces.jsonl.gz",
-            "arrival=timestamp:us,input=input_chars:0.25,output=output_chars:0.25,session=session_id,hashes=hash_ids:64",
-            1619,
-            0.6,
-            0.95,
-        ),
-        (
-            "sharegpt_llama31_8b_300.jsonl.gz",
-            "arrival=arrival_time_ns:ns,input=input_toks,output=output_toks,hashes=hash_ids:16",
-            300,
-            0.05,
-            0.11,
-        ),
-        (
-            "claude_code_weka_sample.jsonl.gz",
-            "arrival=request_arrival_delta_s,input=input_tokens,output=output_tokens,session=session_id",
-            5000,
-            0.9,
-            1.0,
-        ),
-    ],
-)
-def test_other_public_traces_by_mapping(
-    shared: Path, file: str, mapping: str, rows: int, low: float, high: float
-) -> None:
-    requests = load(shared / "traces" / file, parse_columns(mapping))
-    assert len(requests) == rows
-    assert low < reusable(requests) < high
+def test_whole_blocks_that_recur_are_one_object() -> None:
+    first, second = read(MOONCAKE_LINES[1:3], MOONCAKE, rng())
+    assert first.segments[0] is second.segments[0]

@@ -5,6 +5,7 @@ How a workload is made denser or sparser afterwards is `scaling`'s business.
 
 import math
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,14 +34,27 @@ def gamma(rate: float, cv: float, duration_s: float, rng: np.random.Generator) -
     return times[times < duration_s]
 
 
-def bursts(
-    rate: float, burst_rate: float, every_s: float, length_s: float, duration_s: float, rng: np.random.Generator
-) -> Times:
-    """A Poisson process at `rate` that runs at `burst_rate` during the first `length_s` of each `every_s`.
+class Profile(msgspec.Struct, frozen=True):
+    """How a rate changes with time: relative weights of steps of `step_s` from second 0, repeated for ever."""
 
-    Drawn at the higher rate and thinned, so that it is exact (Lewis and Shedler's thinning).
+    step_s: float
+    weights: tuple[float, ...]
+
+
+STEADY = Profile(1.0, (1.0,))
+"""The same rate always."""
+
+
+def following(
+    profile: Profile, rate: float, cv: float, start_s: float, end_s: float, rng: np.random.Generator
+) -> Times:
+    """Arrivals in [start_s, end_s) at `rate` times the profile (whose mean counts as 1), gaps of coefficient cv.
+
+    A Gamma process of constant rate whose clock runs by the profile: exact for cv 1, where it is an inhomogeneous
+    Poisson process, and bursts of a given size stay that size in busy and in quiet times for others.
     """
-    top = max(rate, burst_rate)
-    times = poisson(top, duration_s, rng)
-    wanted = np.where(times % every_s < length_s, burst_rate, rate)
-    return times[rng.uniform(0.0, top, size=len(times)) < wanted]
+    steps = np.arange(math.floor(start_s / profile.step_s), math.ceil(end_s / profile.step_s) + 1)
+    weights = np.array(profile.weights) / np.mean(profile.weights)
+    clock = np.concatenate(([0.0], np.cumsum(weights[steps[:-1] % len(weights)] * profile.step_s)))
+    times: Times = np.interp(gamma(rate, cv, float(clock[-1]), rng), clock, steps * profile.step_s)
+    return times[(times >= start_s) & (times < end_s)]

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.workload.arrivals import Times
+from headway.workload.columns import TraceError
 from headway.workload.request import Request, Segment, Workload
-from headway.workload.trace import TraceError
 
 Counts = NDArray[np.int64]
 
@@ -100,9 +100,11 @@ def read_pool(rates: Iterable[str], tokens: Iterable[str]) -> Pool:
 
 def peak(pool: Pool, length_s: float) -> float:
     """The second at which the busiest `length_s` begin (a multiple of 600 s)."""
+    if not pool.rates:
+        return 0.0
     first, counts = _counts(pool)
     sums = np.convolve(counts, np.ones(max(1, round(length_s / WINDOW_S))), mode="valid")
-    return first + WINDOW_S * int(np.argmax(sums)) if len(sums) else first
+    return first + WINDOW_S * int(np.argmax(sums))
 
 
 def generate(pool: Pool, start_s: float, length_s: float, rng: np.random.Generator, name: str = "servegen") -> Workload:
@@ -148,7 +150,7 @@ def _histogram(found: object) -> Histogram:
 
 def _counts(pool: Pool) -> tuple[float, NDArray[np.float64]]:
     """The pool's first second, and its requests in every window from there."""
-    first = min((rate.start_s for rate in pool.rates), default=0.0)
+    first = min(rate.start_s for rate in pool.rates)
     windows = [round((rate.start_s - first) / WINDOW_S) for rate in pool.rates]
     return first, np.bincount(windows, [rate.rate * WINDOW_S for rate in pool.rates]).astype(np.float64)
 

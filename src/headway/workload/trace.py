@@ -1,101 +1,59 @@
-"""Request logs as workloads: Azure CSV, Mooncake JSON Lines, and any CSV or JSON Lines with a mapping of columns.
+"""Request logs as workloads: any CSV or JSON Lines, given which column means what (`columns`).
 
-Everything works on lines; callers open (and decompress) files. The first arrival becomes 0. A line that cannot be
-read is a TraceError that names the line: a trace with silent holes would be another trace.
+Everything works on lines; callers open (and decompress) files. A line that cannot be read is a TraceError that names
+the line: a trace with silent holes would be another trace.
 
 Prompts are rebuilt as segments: from hash ids of prefix blocks where the trace has them; from sessions else, taking
-the previous prompt of the session as the prefix (it shrinks on compaction: then nothing is shared); else unshared.
+the previous prompt of the session as the prefix, then its answer (the prompt shrinks on compaction: then nothing is
+shared); else unshared.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import csv
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
+from headway.workload.columns import Columns, TraceError
 from headway.workload.request import Request, Segment
 
 Row = dict[str, object]
+
+SPAN_S = 3600.0
+"""Seconds over which sessions are spread whose trace says only what happened within each."""
 
 _SESSION_KEYS = 1 << 40
 """Keys of segments that a session or a lone request made start here, above any hash id seen in public traces."""
 
 
-class TraceError(ValueError):
-    """A trace that cannot be read; the text names the line and the reason."""
+class Logged(msgspec.Struct):
+    """One row of a log, in seconds and tokens. `whole` names the session, `session` the part of it this row is in."""
+
+    arrival_s: float
+    prompt: int
+    output: int
+    session: str
+    tenant: str
+    hashes: Sequence[int]
+    whole: str = ""
+    turn: int = 0
 
 
-class Columns(msgspec.Struct, frozen=True):
-    """Which column means what. Empty: the trace has none.
-
-    `arrival_unit_s` converts arrivals to seconds, 0 says they are wall-clock timestamps. `tokens_per_unit` converts
-    lengths to tokens (0.25 for characters). `block_tokens` is the span of one hash id.
-    """
-
-    arrival: str
-    input: str
-    output: str
-    session: str = ""
-    hashes: str = ""
-    arrival_unit_s: float = 1.0
-    tokens_per_unit: float = 1.0
-    block_tokens: int = 0
-
-
-AZURE = Columns(arrival="TIMESTAMP", input="ContextTokens", output="GeneratedTokens", arrival_unit_s=0.0)
-MOONCAKE = Columns(
-    arrival="timestamp",
-    input="input_length",
-    output="output_length",
-    hashes="hash_ids",
-    arrival_unit_s=1e-3,
-    block_tokens=512,
-)
-FORMATS: dict[str, Columns] = {"azure": AZURE, "mooncake": MOONCAKE}
-_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "time": 0.0}
-
-
-def read(lines: Iterable[str], columns: Columns, rng: np.random.Generator) -> list[Request]:
+def read(lines: Iterable[str], columns: Columns, rng: np.random.Generator, span_s: float = SPAN_S) -> list[Request]:
     """Requests of a CSV (first line: header) or JSON Lines trace, by arrival.
 
     Arrivals that fall on a coarse grid (more than half of the gaps are zero) are spread within their tick by `rng`.
+    The first arrival becomes 0; sessions that are `spread` lie in [0, span_s).
     """
-    rows = list(_located(_rows(lines), columns))
-    arrivals = jitter(np.array([row[0] for row in rows]), rng)
-    order = np.argsort(arrivals, kind="stable")
-    start = float(arrivals[order[0]]) if len(order) else 0.0
-    build = _builder(columns)
-    return [build(float(arrivals[at]) - start, *rows[at][1:]) for at in order]
-
-
-def parse_columns(text: str) -> Columns:
-    """A mapping from the command line: `arrival=timestamp:ms,input=input_length,output=out,hashes=hash_ids:512`.
-
-    Units of arrival: s, ms, us, ns, or `time` for timestamps. `input=prompt_chars:0.25` gives tokens per unit.
-    """
-    fields: dict[str, str | float | int] = {}
-    for pair in text.split(","):
-        name, _, value = pair.strip().partition("=")
-        column, _, extra = value.partition(":")
-        if name not in ("arrival", "input", "output", "session", "hashes") or not column:
-            raise TraceError(f"column mapping: cannot read {pair!r} (expected e.g. input=prompt_tokens)")
-        fields[name] = column
-        if extra:
-            fields |= _extra(name, extra)
-    missing = {"arrival", "input", "output"} - fields.keys()
-    if missing:
-        raise TraceError(f"column mapping: {', '.join(sorted(missing))} missing")
-    if "hashes" in fields and "block_tokens" not in fields:
-        raise TraceError("column mapping: hashes needs the tokens of one block, e.g. hashes=hash_ids:512")
-    return msgspec.convert(fields, Columns)
-
-
-def detect(first_line: str) -> Columns | None:
-    """The known format whose columns the first line names, if any."""
-    names = set(next(iter(_rows([first_line, first_line])), {}))
-    for columns in FORMATS.values():
-        if {columns.arrival, columns.input, columns.output} <= names:
-            return columns
-    return None
+    rows = list(_logged(_rows(lines), columns))
+    if not columns.spread:
+        _jitter(rows, rng)
+    rows.sort(key=_arrival)
+    _number(rows)
+    if columns.spread:
+        _spread(rows, span_s, rng)
+        rows.sort(key=_arrival)
+    return _built(rows, columns, 0.0 if columns.spread or not rows else rows[0].arrival_s)
 
 
 def jitter(arrivals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -111,40 +69,40 @@ def jitter(arrivals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return spread
 
 
-def _extra(name: str, text: str) -> dict[str, float | int]:
-    try:
-        if name == "arrival":
-            return {"arrival_unit_s": _UNITS[text]}
-        return {"block_tokens": int(text)} if name == "hashes" else {"tokens_per_unit": float(text)}
-    except (KeyError, ValueError):
-        raise TraceError(f"column mapping: cannot read {name}=...:{text}") from None
+def _jitter(rows: Sequence[Logged], rng: np.random.Generator) -> None:
+    arrivals = jitter(np.array([row.arrival_s for row in rows]), rng)
+    for row, arrival_s in zip(rows, arrivals.tolist(), strict=True):
+        row.arrival_s = arrival_s
 
 
 def _rows(lines: Iterable[str]) -> Iterator[Row]:
+    """Rows of JSON Lines or of a CSV, with their line numbers in errors; empty lines are skipped."""
     header: list[str] = []
     for number, line in enumerate(lines, 1):
         text = line.strip().lstrip("\ufeff")
-        if not text:
-            continue
         if text.startswith("{"):
             try:
                 yield msgspec.json.decode(text, type=Row)
             except msgspec.DecodeError as error:
                 raise TraceError(f"line {number}: {error}") from None
-        elif not header:
-            header = [name.strip() for name in text.split(",")]
-        else:
-            yield dict(zip(header, text.split(","), strict=False))
+        elif text:
+            fields = next(csv.reader([text]), []) if '"' in text else text.split(",")
+            if header:
+                yield dict(zip(header, fields, strict=False))
+            else:
+                header = [name.strip() for name in fields]
 
 
-def _located(rows: Iterable[Row], columns: Columns) -> Iterator[tuple[float, int, int, str, Sequence[int]]]:
+def _logged(rows: Iterable[Row], columns: Columns) -> Iterator[Logged]:
     for number, row in enumerate(rows, 1):
         try:
-            prompt = round(float(str(row[columns.input])) * columns.tokens_per_unit)
-            output = round(float(str(row[columns.output])) * columns.tokens_per_unit)
+            prompt = round(float(str(row[columns.input])) * columns.input_unit_tokens)
+            output = round(float(str(row[columns.output])) * columns.output_unit_tokens)
             session = str(row[columns.session]) if columns.session else ""
+            tenant = str(row[columns.tenant]) if columns.tenant else ""
             hashes = msgspec.convert(row[columns.hashes], list[int]) if columns.hashes else []
-            yield _seconds(row[columns.arrival], columns), max(1, prompt), max(1, output), session, hashes
+            arrival_s = _seconds(row[columns.arrival], columns)
+            yield Logged(arrival_s, max(1, prompt), max(1, output), session, tenant, hashes, session)
         except KeyError as error:
             raise TraceError(f"request {number}: no column {error}") from None
         except (ValueError, msgspec.ValidationError) as error:
@@ -158,43 +116,78 @@ def _seconds(value: object, columns: Columns) -> float:
     return float(stamp.astype(np.int64)) * 1e-9
 
 
-Builder = Callable[[float, int, int, str, Sequence[int]], Request]
-
-
-def _builder(columns: Columns) -> Builder:
-    """A function that turns the fields of one row into a Request; it remembers the sessions it has seen."""
-    sessions: dict[str, list[Segment]] = {}
+def _number(rows: Sequence[Logged]) -> None:
+    """Count the turns of each session."""
     turns: dict[str, int] = {}
-    fresh = iter(range(_SESSION_KEYS, _SESSION_KEYS * 2))
-
-    def build(arrival_s: float, prompt: int, output: int, session: str, hashes: Sequence[int]) -> Request:
-        if hashes:
-            segments = _blocks(hashes, prompt, columns.block_tokens)
-        else:
-            segments = _grown(sessions.get(session, []), prompt, lambda: next(fresh))
-            if session:
-                sessions[session] = segments
-        turn = turns[session] = turns.get(session, -1) + 1
-        return Request(arrival_s, tuple(segments), output, session, turn if session else 0)
-
-    return build
+    for row in rows:
+        if row.session:
+            row.turn = turns[row.session] = turns.get(row.session, -1) + 1
 
 
-def _blocks(hashes: Sequence[int], prompt: int, block_tokens: int) -> list[Segment]:
-    """One segment per block; the last is as long as the prompt leaves it."""
-    segments = []
-    for index, key in enumerate(hashes):
-        tokens = min(block_tokens, prompt - index * block_tokens)
-        if tokens > 0:
-            segments.append(Segment(key, tokens))
-    left = prompt - len(hashes) * block_tokens
-    return [*segments, Segment(hashes[-1] + _SESSION_KEYS, left)] if left > 0 else segments
+def _spread(rows: Sequence[Logged], span_s: float, rng: np.random.Generator) -> None:
+    """Start every session at a random second of a ring of span_s, and wind it around.
+
+    What lies a lap behind its start is a session of its own, in mid-talk: a session of ten hours on a ring of one is
+    ten sessions at once, and the ring holds the load of as many new sessions per span_s as the trace has.
+    """
+    shifts: dict[str, float] = {}
+    for row in rows:
+        shift = shifts.get(row.session) if row.session else None
+        if shift is None:
+            shift = shifts[row.session] = float(rng.uniform(0.0, span_s)) - row.arrival_s
+        lap, row.arrival_s = divmod(row.arrival_s + shift, span_s)
+        if lap and row.session:
+            row.session = f"{row.whole}~{int(lap)}"
 
 
-def _grown(previous: list[Segment], prompt: int, fresh: Callable[[], int]) -> list[Segment]:
-    had = sum(segment.tokens for segment in previous)
-    if previous and prompt > had:
-        return [*previous, Segment(fresh(), prompt - had)]
-    if previous and prompt == had:
-        return previous
-    return [Segment(fresh(), prompt)]
+def _arrival(row: Logged) -> float:
+    return row.arrival_s
+
+
+def _built(rows: Iterable[Logged], columns: Columns, start_s: float) -> list[Request]:
+    grown = _Sessions()
+    blocks: dict[int, Segment] = {}
+    return [
+        Request(
+            row.arrival_s - start_s,
+            tuple(_blocks(row, columns.block_tokens, blocks) if row.hashes else grown.prompt(row)),
+            row.output,
+            row.session,
+            row.turn,
+            tenant=row.tenant,
+        )
+        for row in rows
+    ]
+
+
+def _blocks(row: Logged, block_tokens: int, known: dict[int, Segment]) -> list[Segment]:
+    """One segment per block, the same object wherever a whole one recurs; the last as long as the prompt leaves it."""
+    whole, part = divmod(row.prompt, block_tokens)
+    segments = [known.get(key) or known.setdefault(key, Segment(key, block_tokens)) for key in row.hashes[:whole]]
+    if whole < len(row.hashes):
+        return [*segments, Segment(row.hashes[whole], part)] if part else segments
+    left = row.prompt - len(row.hashes) * block_tokens
+    return [*segments, Segment(row.hashes[-1] + _SESSION_KEYS, left)] if left else segments
+
+
+class _Sessions:
+    """Prompts of sessions, each grown from the one before."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[list[Segment], int, int]] = {}
+        """Per session: the last prompt's segments, their tokens, and the tokens of its answer."""
+        self._keys = iter(range(_SESSION_KEYS, _SESSION_KEYS * 2))
+
+    def prompt(self, row: Logged) -> list[Segment]:
+        """The segments of this row's prompt."""
+        segments, had, answer = self._before.get(row.session, ([], 0, 0)) if row.session else ([], 0, 0)
+        if row.prompt < had or not had:
+            segments = [Segment(next(self._keys), row.prompt)]
+        elif row.prompt > had:
+            # At least one token is the user's, so that a prompt never ends in an answer.
+            answered = min(answer, row.prompt - had - 1)
+            told = [Segment(next(self._keys), answered, "assistant")] if answered else []
+            segments = [*segments, *told, Segment(next(self._keys), row.prompt - had - answered)]
+        if row.session:
+            self._before[row.session] = (segments, row.prompt, row.output)
+        return segments
