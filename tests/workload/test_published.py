@@ -190,15 +190,15 @@ def test_servegen_rates(
 
 
 def test_servegen_lengths(shared: Path) -> None:
-    """The first ten minutes of every hour of deepseek-r1's day: about 225,000 requests."""
+    """Ten minutes of every 70 of deepseek-r1's day: about 200,000 requests."""
     read = pool(shared, "deepseek-r1")
-    hourly = Pool([rate for rate in read.rates if rate.start_s % 3600 == 0], read.lengths)
+    hourly = Pool([rate for rate in read.rates if rate.start_s % 4200 == 600], read.lengths)
     day = generate(hourly, 0.0, 86_400.0, np.random.default_rng(3))
-    assert len(day.requests) == pytest.approx(16.0 * 86_400 / 6, rel=0.05)
-    assert inputs(day, 0.5, 0.9, 0.99) == pytest.approx([208, 2092, 23_423], rel=0.05)
-    assert outputs(day, 0.5, 0.9, 0.99, 1.0) == pytest.approx([792, 3432, 12_607, 32_768], rel=0.05)
-    assert np.mean([request.prompt_tokens for request in day.requests]) == pytest.approx(1268, rel=0.05)
-    assert np.mean([request.output_tokens for request in day.requests]) == pytest.approx(1527, rel=0.05)
+    assert len(day.requests) == pytest.approx(16.0 * 86_400 / 7, rel=0.1)
+    assert inputs(day, 0.5, 0.9, 0.99) == pytest.approx([208, 2092, 23_423], rel=0.1)
+    assert outputs(day, 0.5, 0.9, 0.99, 1.0) == pytest.approx([792, 3432, 12_607, 32_768], rel=0.1)
+    assert np.mean([request.prompt_tokens for request in day.requests]) == pytest.approx(1268, rel=0.1)
+    assert np.mean([request.output_tokens for request in day.requests]) == pytest.approx(1527, rel=0.1)
 
 
 def test_claude_code(trace: Open) -> None:
