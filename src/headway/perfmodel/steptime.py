@@ -1,37 +1,38 @@
-"""How long one engine step takes: a roofline, and six coefficients that say how far real engines stay behind it.
+"""How long one engine step takes: a roofline per kind of work, with the efficiencies of `calibration`.
 
-    step = b0 + b1 T_weights + b2 T_kv + b3 T_prefill + b4 T_comm + b5 R
+    step = base + tokens(T) + head(R) + kv * context + pairs * attention + per sequence * R
 
-T_weights  reading every weight once; T_kv  reading the KV cache of what decodes; T_prefill  multiplying, beyond what
-the reading of weights already hides, and attention inside prompts; T_comm  two all-reduces per layer; R  sequences in
-the batch (sampling, scheduling). What a batch is made of comes from `engine`; no queueing here.
+tokens(T): what depends on how many tokens are computed, prompts and decodes together: multiplications (reading the
+weights, or multiplying, whichever takes longer), experts (the E (1 - (1 - k/E)^T) that T tokens hit), activations, two
+all-reduces per layer. It is tabulated once; a step is then a handful of additions, and affine in the context of the
+sequences that decode. What a batch is made of comes from the engine; no queueing here. Counts are in `work`.
 """
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from headway.perfmodel import memory
+from headway.perfmodel import catalogue, comm, quantisation, work
 from headway.perfmodel.architectures import Architecture
-from headway.perfmodel.catalogue import WEIGHT_BYTES
+from headway.perfmodel.calibration import EFFICIENCIES, Coefficients, Efficiency
 from headway.perfmodel.gpus import Gpu
 
-COMM_LATENCY_S = {"nvlink": 17e-6, "pcie": 40e-6}
-"""Fixed cost of one small all-reduce: 17 us fitted on H100 decode rows; PCIe by analogy, unmeasured."""
+TABLE_TOKENS = 16384
+"""Beyond, the last slope goes on: multiplications are bound by the tensor cores there."""
 
+TABLE_SEQUENCES = 2048
 
-class Coefficients(msgspec.Struct, frozen=True):
-    """b0..b5.
+SHARPNESS = 4
+"""How sharply reading and multiplying overlap: (a^p + b^p)^(1/p). The GEMM tables of H100 and A100 bend like p = 4:
+at the balance point a multiplication takes 1.2 times the longer of the two."""
 
-    b1, b2, b5 and the all-reduce latency come from 15 published H100 decode rows; b0 (a step of a tiny model is never
-    free) and b3 (62 % of the peak FLOP/s while prefilling) are set by hand. None was fitted on the rows that the tests
-    check them against; docs/perfmodel.md has the table.
-    """
+HEAD_WEIGHTS = 0.88
+"""Bandwidth share of the head, the largest matrix: H100 and RTX PRO 6000 tables."""
 
-    base_s: float = 0.0012
-    weights: float = 1.31
-    kv: float = 1.28
-    prefill: float = 1.6
-    comm: float = 1.0
-    per_sequence_s: float = 12e-6
+HEAD_S = 25e-6
+"""Kernels of the sampler for one sequence (RTX PRO 6000 table, vLLM 0.19); more sequences are in per_sequence_s."""
+
+Floats = npt.NDArray[np.float64]
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -60,34 +61,48 @@ class StepModel:
         tp: int = 1,
         kv_dtype: str = "auto",
         coefficients: Coefficients | None = None,
+        efficiency: Efficiency | None = None,
     ) -> None:
-        self.coefficients = coefficients or Coefficients()
-        head = model.embedding_parameters * max(2.0, WEIGHT_BYTES[precision])
-        matrices = model.layer_parameters * WEIGHT_BYTES[precision] + head
-        self.weights_s = matrices / tp / gpu.bandwidth_bytes_per_s
-        self.kv_s_per_token = memory.kv_bytes_per_token(model, kv_dtype, tp) / gpu.bandwidth_bytes_per_s
-        self.flop_s_per_token = 2 * model.layer_parameters / tp / _matrix_flops(gpu, precision)
-        self.pair_s = 4 * model.layers * model.heads * model.head_dim / tp / gpu.bf16_flops
-        rounds = 2 * model.layers if tp > 1 else 0
-        wire = 2 * (tp - 1) / tp * model.hidden * 2 / gpu.link_bytes_per_s
-        self.comm_s = rounds * COMM_LATENCY_S[gpu.link]
-        self.comm_s_per_token = rounds * wire
+        scheme = quantisation.scheme(precision)
+        if scheme is None:
+            raise catalogue.UnknownName(f"unknown precision {precision!r}")
+        self.coefficients = c = coefficients or Coefficients()
+        reached = efficiency or EFFICIENCIES[gpu.generation]
+        narrow_kv = kv_dtype.startswith("fp8")
+        self.work = w = work.count(model, scheme, tp, 1 if narrow_kv else 2)
+        timing = _Timing(w, gpu, tp, _arithmetic(gpu, scheme), reached, c)
+        self._tokens: list[float] = timing.tokens_s().tolist()
+        self._slope: float = self._tokens[-1] - self._tokens[-2]
+        self._head: list[float] = timing.heads_s().tolist()
+        self._head_slope: float = self._head[-1] - self._head[-2]
+        self.weights_s = (w.weights_bytes + w.head_bytes) / gpu.bandwidth_bytes_per_s
+        read = reached.kv * gpu.bandwidth_bytes_per_s
+        self.kv_s_per_token = w.kv_bytes / read
+        self.decode_s_per_sequence = w.sequence_bytes / read
+        multiply = reached.attention * gpu.bf16_flops
+        self.pair_s = w.pair_flops / multiply
+        self.prefill_s_per_token = w.window_flops / multiply
+        self._eager_s = c.eager_layer_s * w.layers
 
     def step_s(self, batch: Batch) -> float:
         """Seconds of one step over this batch; an empty batch costs nothing."""
         tokens = batch.decode_tokens + batch.prefill_tokens
         if not tokens:
             return 0.0
-        b = self.coefficients
-        multiply = max(0.0, tokens * self.flop_s_per_token - self.weights_s) + batch.prefill_pairs * self.pair_s
-        return (
-            b.base_s
-            + b.weights * self.weights_s
-            + b.kv * batch.context_tokens * self.kv_s_per_token
-            + b.prefill * multiply
-            + b.comm * (self.comm_s + tokens * self.comm_s_per_token)
-            + b.per_sequence_s * batch.sequences
+        c = self.coefficients
+        sequences = batch.sequences
+        seconds = (
+            c.base_s
+            + self._of_tokens(tokens)
+            + self._of_head(sequences)
+            + c.per_sequence_s * sequences
+            + self.decode_s_per_sequence * batch.decode_tokens
         )
+        cache = self.kv_s_per_token * batch.context_tokens
+        if not batch.prefill_tokens:
+            return seconds + cache
+        seconds += self._eager_s + c.mixed_kv * cache
+        return seconds + self.pair_s * batch.prefill_pairs + self.prefill_s_per_token * batch.prefill_tokens
 
     def decode_s(self, running: int, context_tokens: int) -> float:
         """Seconds of a step in which `running` sequences decode and nothing else happens."""
@@ -99,17 +114,79 @@ class StepModel:
 
     def features(self) -> dict[str, float]:
         """Priors for the speeds a balancer learns, under the names of ReplicaSpec.features."""
-        b = self.coefficients
-        chunk = 2048
+        few, many, chunk = 1, 64, 2048
+        one, lot = self.decode_s(few, 0), self.decode_s(many, 0)
+        each = (lot - one) / (many - few)
         return {
-            "step_base_s": b.base_s + b.weights * self.weights_s + b.comm * self.comm_s,
-            "step_per_request_s": b.per_sequence_s + b.comm * self.comm_s_per_token,
-            "step_per_token_s": b.kv * self.kv_s_per_token,
+            "step_base_s": one - few * each,
+            "step_per_request_s": each,
+            "step_per_token_s": self.kv_s_per_token,
             "prefill_tokens_per_s": chunk / self.prefill_s(chunk),
         }
 
+    def _of_tokens(self, tokens: int) -> float:
+        over = tokens - TABLE_TOKENS
+        return self._tokens[tokens] if over <= 0 else self._tokens[-1] + over * self._slope
 
-def _matrix_flops(gpu: Gpu, precision: str) -> float:
-    """Rate of the matrix multiplications: 8-bit types where the card has them, 16-bit otherwise (weights unpacked)."""
-    by_precision = {"fp8": gpu.fp8_flops, "int8": gpu.int8_flops, "float32": gpu.bf16_flops / 2}
-    return by_precision.get(precision, gpu.bf16_flops) or gpu.bf16_flops
+    def _of_head(self, sequences: int) -> float:
+        over = sequences - TABLE_SEQUENCES
+        return self._head[sequences] if over <= 0 else self._head[-1] + over * self._head_slope
+
+
+class _Timing:
+    """The tables of one model: seconds by tokens, seconds by sequences."""
+
+    def __init__(
+        self, counted: work.Work, gpu: Gpu, tp: int, arithmetic: str, reached: Efficiency, c: Coefficients
+    ) -> None:
+        self.work, self.gpu, self.tp, self.arithmetic, self.reached, self.c = counted, gpu, tp, arithmetic, reached, c
+        self.bandwidth = gpu.bandwidth_bytes_per_s
+
+    def tokens_s(self) -> Floats:
+        """Seconds for 0..TABLE_TOKENS tokens."""
+        tokens = np.arange(TABLE_TOKENS + 1, dtype=np.float64)
+        w, c = self.work, self.c
+        reduce_s = comm.all_reduce_s(tokens * w.hidden * 2, self.gpu, self.tp) + (c.sync_s if self.tp > 1 else 0.0)
+        moved = w.layers * c.per_layer_s + c.moved * w.moved_bytes * tokens / self.bandwidth
+        return self._dense_s(tokens) + self._experts_s(tokens) + moved + 2 * w.layers * reduce_s
+
+    def heads_s(self) -> Floats:
+        """Seconds of head and sampler for 0..TABLE_SEQUENCES sequences."""
+        sequences = np.arange(TABLE_SEQUENCES + 1, dtype=np.float64)
+        w = self.work
+        read = w.head_bytes / (HEAD_WEIGHTS * self.bandwidth)
+        return HEAD_S + _overlap(read, sequences * w.head_flops / self._rate("bfloat16", self.reached.flops))
+
+    def _dense_s(self, tokens: Floats) -> Floats:
+        w, e = self.work, self.reached
+        kind = self.arithmetic if w.narrow_bytes else "bfloat16"
+        read = (w.narrow_bytes + w.wide_bytes) / (e.weights * self.bandwidth)
+        narrow = w.narrow_flops / self._rate(kind, e.flops)
+        wide = w.wide_flops / self._rate("bfloat16", e.flops)
+        return w.kernels * e.launch_s[kind] + _overlap(read, tokens * (narrow + wide))
+
+    def _experts_s(self, tokens: Floats) -> Floats:
+        w, e = self.work, self.reached
+        if not w.expert_layers:
+            return np.zeros_like(tokens)
+        distinct = w.experts * (1 - (1 - w.chosen / w.experts) ** tokens)
+        read = distinct * w.expert_bytes / (e.expert_weights * self.bandwidth)
+        multiply = tokens * w.expert_flops / self._rate(self.arithmetic, e.expert_flops)
+        moved = self.c.expert_moved * tokens * w.chosen * w.hidden * 2 / self.bandwidth
+        return w.expert_layers * (e.expert_s + e.distinct_s * distinct + moved + _overlap(read, multiply))
+
+    def _rate(self, kind: str, shares: dict[str, float]) -> float:
+        by_kind = {"fp8": self.gpu.fp8_flops, "fp4": self.gpu.fp4_flops, "int8": self.gpu.int8_flops}
+        return shares[kind] * by_kind.get(kind, self.gpu.bf16_flops)
+
+
+def _overlap(read: Floats | float, multiply: Floats) -> Floats:
+    return np.asarray((np.asarray(read) ** SHARPNESS + multiply**SHARPNESS) ** (1 / SHARPNESS), dtype=np.float64)
+
+
+def _arithmetic(gpu: Gpu, scheme: quantisation.Scheme) -> str:
+    """The type multiplied in: a narrow one where the card has it, else 16 bits (weights unpacked)."""
+    if scheme.bits == 4 and scheme.name in ("nvfp4", "mxfp4") and gpu.fp4_flops:
+        return "fp4"
+    has = {"fp8": gpu.fp8_flops, "int8": gpu.int8_flops}
+    return scheme.flops if has.get(scheme.flops) else "bfloat16"

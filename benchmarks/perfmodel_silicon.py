@@ -1,0 +1,165 @@
+"""The engine model against NVIDIA AIConfigurator's measured points (vLLM, aggregated serving).
+
+    python benchmarks/perfmodel_silicon.py --data DIR
+
+DIR holds `aiconfigurator/silicon_sample.csv.gz`. Every distinct point is replayed as a closed loop the way its source
+takes it (InferenceMAX: ten requests per client, lengths uniform over .8 to 1 of the stated ones, all clients at once,
+mean TTFT, median TPOT; the points of other campaigns likewise, with the stated length as the mean). Prints a table by
+model, card and precision. Points with data-parallel attention are left out: the model has no such layout.
+"""
+
+import argparse
+import csv
+import gzip
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import perfmodel_replay as replay
+
+from headway.perfmodel import catalogue
+from headway.perfmodel.calibration import EFFICIENCIES, Coefficients, Efficiency
+from headway.perfmodel.engine import EngineConfig
+from headway.perfmodel.gpus import GIB
+from headway.perfmodel.service import ApiCost
+from headway.perfmodel.steptime import StepModel
+
+SYSTEMS = {"h100_sxm": "h100", "h200_sxm": "h200", "b200_sxm": "b200", "b300_sxm": "b300"}
+MODELS = {
+    "nvidia/Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b",
+    "Qwen/Qwen3-235B-A22B-FP8": "qwen3-235b-a22b",
+    "moonshotai/Kimi-K2.5": "moonshotai/kimi-k2-thinking",
+}
+EXPERTS_ONLY = ("openai/gpt-oss-120b", "moonshotai/Kimi-K2.5")
+"""Their 4-bit checkpoints leave everything but the experts in 16 bits."""
+
+OUTSIDE_BYTES = 4 * GIB
+"""Activations, CUDA graphs and NCCL, for the size of the KV pool; only a few points are bound by it."""
+
+CHUNK = 8192
+REQUESTS_PER_CLIENT = 10
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One measured point. Sizes in tokens, times in seconds."""
+
+    model: str
+    system: str
+    precision: str
+    version: str
+    tp: int
+    isl: int
+    osl: int
+    concurrency: int
+    stated: bool  # lengths are the largest, not the mean
+    ttft: float
+    tpot: float
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """Model and card: what folds keep together."""
+        return self.model, self.system
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Everything that calibration moves."""
+
+    coefficients: Coefficients = Coefficients()
+    efficiencies: dict[str, Efficiency] = msgspec.field(default_factory=lambda: dict(EFFICIENCIES))
+    api: ApiCost = ApiCost()
+
+
+def points(path: Path) -> list[Point]:
+    """Distinct points of vLLM's aggregated mode."""
+    with gzip.open(path, "rt") as lines:
+        rows = [row for row in csv.DictReader(lines) if (row["backend"], row["mode"]) == ("vllm", "agg")]
+    found: dict[tuple[object, ...], Point] = {}
+    for row in rows:
+        if float(row["attention_dp_size"] or 1) > 1:
+            continue
+        point = _point(row)
+        key = (*msgspec.structs.astuple(point)[:3], *msgspec.structs.astuple(point)[4:9], round(point.tpot, 5))
+        found.setdefault((*key, round(point.ttft, 4)), point)
+    return sorted(found.values(), key=lambda p: msgspec.structs.astuple(p))
+
+
+def _point(row: dict[str, str]) -> Point:
+    name, precision = row["model_path"], row["precision"] or "bfloat16"
+    if precision in ("fp4", "int4") and name in EXPERTS_ONLY:
+        precision = "mxfp4"
+    width = max(float(row["tp_size"]), float(row["moe_tp_size"] or 1) * float(row["moe_ep_size"] or 1))
+    return Point(
+        name,
+        row["system"],
+        "w4a16_experts" if row["precision"] == "int4" else precision,
+        row["backend_version"],
+        int(width),
+        int(row["isl"]),
+        int(row["osl"]),
+        int(float(row["batch_size"])),
+        row["attention_dp_size"] != "",
+        float(row["silicon_ttft_ms"]) / 1e3,
+        float(row["silicon_tpot_ms"]) / 1e3,
+    )
+
+
+def told(point: Point, settings: Settings, per_client: int = REQUESTS_PER_CLIENT) -> tuple[float, float]:
+    """TTFT (mean) and TPOT (median) of the model for a point, seconds."""
+    model, gpu = catalogue.model(MODELS.get(point.model, point.model)), catalogue.gpu(SYSTEMS[point.system])
+    steps = StepModel(
+        model,
+        gpu,
+        precision=point.precision,
+        tp=point.tp,
+        coefficients=settings.coefficients,
+        efficiency=settings.efficiencies[gpu.generation],
+    )
+    left = 0.9 * gpu.memory_bytes - steps.work.weights_bytes - 2 * steps.work.head_bytes - OUTSIDE_BYTES
+    blocks = max(2 * (point.isl + point.osl), left / steps.work.kv_bytes) // 16
+    config = EngineConfig(int(blocks), 16, max(4, point.concurrency), CHUNK, 1 << 30, False)
+    chance = np.random.default_rng(0)
+    count = per_client * point.concurrency
+    scale = 1.0 if point.stated else 1 / 0.9
+    sizes = [chance.integers(int(0.8 * n * scale), int(n * scale) + 1, count).tolist() for n in (point.isl, point.osl)]
+    seen = replay.closed_loop(steps, config, list(zip(*sizes, strict=True)), point.concurrency, settings.api)
+    first = seen.order < point.concurrency
+    weight = 1 / REQUESTS_PER_CLIENT  # of the first wave, also where fewer requests are replayed
+    ttft = weight * seen.ttft[first].mean() + (1 - weight) * seen.ttft[~first].mean()
+    return float(ttft), float(np.median(seen.tpot))
+
+
+def summary(errors: Iterable[float]) -> tuple[float, float]:
+    """Median of the signed and of the absolute relative errors."""
+    values = list(errors)
+    return statistics.median(values), statistics.median(map(abs, values))
+
+
+def table(rows: list[Point], results: list[tuple[float, float]]) -> Iterable[str]:
+    """A line per model, card, precision and version."""
+    groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for point, (ttft, tpot) in zip(rows, results, strict=True):
+        key = (point.model, point.system, point.precision, point.version or "?")
+        groups.setdefault(key, []).append((ttft / point.ttft - 1, tpot / point.tpot - 1))
+    yield "| model | card | weights | vLLM | points | TPOT error | absolute | TTFT error | absolute |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    everything = [error for errors in groups.values() for error in errors]
+    for key, errors in [*sorted(groups.items()), (("all", "", "", ""), everything)]:
+        cells = [f"{value:+.0%}" for pair in (1, 0) for value in summary(error[pair] for error in errors)]
+        cells[1], cells[3] = cells[1].lstrip("+"), cells[3].lstrip("+")
+        yield f"| {' | '.join(key)} | {len(errors)} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    rows = points(parser.parse_args().data / "aiconfigurator" / "silicon_sample.csv.gz")
+    settings = Settings()
+    for line in table(rows, [told(point, settings) for point in rows]):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

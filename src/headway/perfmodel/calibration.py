@@ -1,0 +1,92 @@
+"""How much of a card's data sheet an engine reaches: every measured constant of the step model, and where it is from.
+
+Two kinds. `Efficiency` holds what kernels reach, by generation of tensor cores: medians of kernel tables where there
+are any. `Coefficients` holds what no kernel table shows (launching, waiting, scheduling): shared by all models and
+cards, fitted to whole measured runs by `benchmarks/perfmodel_calibrate.py`, checked on others by five folds. Nothing
+is fitted to a single model or a single row.
+"""
+
+import msgspec
+
+
+class Efficiency(msgspec.Struct, frozen=True):
+    """Shares of the data sheet's rates, and seconds per kernel.
+
+    `weights`, `kv`, `expert_weights`: of the memory bandwidth. `flops`, `expert_flops`: of the tensor cores' rate by
+    type. `attention`: of the 16-bit rate, in prefill. `launch_s`: per multiplication (in a CUDA graph), with the
+    quantisation of its input where the type is narrow. `expert_s`: of a layer's experts beyond reading and multiplying;
+    `distinct_s`: more per distinct expert.
+    """
+
+    weights: float
+    kv: float
+    attention: float
+    flops: dict[str, float]
+    launch_s: dict[str, float]
+    expert_flops: dict[str, float]
+    expert_weights: float = 0.80
+    expert_s: float = 30e-6
+    distinct_s: float = 0.16e-6
+
+
+class Coefficients(msgspec.Struct, frozen=True):
+    """Shared by all engines of one version.
+
+    `base_s`: a step's share of the CPU that the GPU waits for. `per_sequence_s`: sampling and bookkeeping of one
+    sequence. `per_layer_s`: norms, rotary embedding, cache writes and the attention kernel's own start.
+    `eager_layer_s`: more per layer when a prompt is in the batch, as its attention is launched outside the CUDA graph.
+    `sync_s`: ranks waiting for each other, per all-reduce. `moved`, `expert_moved`: passes over activations that are
+    no multiplication. `mixed_kv`: how much slower the cache of decoding sequences is read in a kernel that also works
+    on a prompt.
+    """
+
+    base_s: float = 0.5e-3
+    per_sequence_s: float = 6e-6
+    per_layer_s: float = 19e-6
+    eager_layer_s: float = 0.1e-3
+    sync_s: float = 4e-6
+    moved: float = 0.7
+    expert_moved: float = 7.0
+    mixed_kv: float = 1.0
+
+
+HOPPER = Efficiency(
+    weights=0.82,
+    kv=0.75,
+    attention=0.53,
+    flops={"bfloat16": 0.65, "fp8": 0.65, "int8": 0.65},
+    launch_s={"bfloat16": 3.3e-6, "fp8": 6.7e-6, "int8": 6.7e-6},
+    expert_flops={"bfloat16": 0.60, "fp8": 0.31, "int8": 0.31},
+)
+
+BLACKWELL = Efficiency(
+    weights=0.85,
+    kv=0.85,
+    attention=0.53,
+    flops={"bfloat16": 0.75, "fp8": 0.56, "fp4": 0.41, "int8": 0.56},
+    launch_s={"bfloat16": 3.3e-6, "fp8": 8.8e-6, "fp4": 8.8e-6, "int8": 8.8e-6},
+    expert_weights=0.90,
+    expert_flops={"bfloat16": 0.50, "fp8": 0.19, "fp4": 0.33, "int8": 0.19},
+    expert_s=23e-6,
+    distinct_s=0.08e-6,
+)
+
+AMPERE = Efficiency(
+    weights=0.76,
+    kv=0.70,
+    attention=0.50,
+    flops={"bfloat16": 0.80, "int8": 0.60},
+    launch_s={"bfloat16": 6.3e-6, "int8": 8e-6},
+    expert_flops={"bfloat16": 0.60, "int8": 0.31},
+)
+
+ADA = Efficiency(
+    weights=0.80,
+    kv=0.80,
+    attention=0.44,
+    flops={"bfloat16": 0.72, "fp8": 0.30, "int8": 0.30},
+    launch_s={"bfloat16": 2.5e-6, "fp8": 2.6e-6, "int8": 2.6e-6},
+    expert_flops={"bfloat16": 0.55, "fp8": 0.25, "int8": 0.25},
+)
+
+EFFICIENCIES = {"hopper": HOPPER, "blackwell": BLACKWELL, "ampere": AMPERE, "ada": ADA, "turing": AMPERE}
