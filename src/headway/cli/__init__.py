@@ -16,6 +16,8 @@ COMMANDS = {
     "demo": "See it work: four emulated replicas, two policies, one workload.",
     "emulate": "Run an inference engine without a GPU.",
     "bench": "Put open-loop load on any OpenAI endpoint and measure it.",
+    "simulate": "Compare policies on a fleet that does not exist yet.",
+    "plan": "Find the smallest fleet that serves a workload well, under each policy.",
     "check": "Validate and explain a settings file.",
     "explain": "Show why a request went where it went.",
     "verify": "Replay a journal and reproduce every decision.",

@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.report import svg
 from headway.report.board import Board
-from headway.report.figures import seconds, share
+from headway.report.figures import count, seconds, share
 from headway.report.measures import GOOD, Measure
 from headway.report.raster import heat_uri
 from headway.workload.results import RunDetail
@@ -27,8 +27,8 @@ PHASES: tuple[tuple[str, str], ...] = (
 _POINTS = 200
 """Points per curve over time: more cannot be told apart at the width of a page."""
 
-_NAMES = 120
-"""Room for the names of policies at a side of a picture."""
+_LETTER = 7.1
+"""Width of a letter of a policy's name, on average and in the widest of the usual fonts."""
 
 
 def against_load(board: Board, measure: Measure, styles: Styles, offered: bool = False) -> str:
@@ -36,7 +36,7 @@ def against_load(board: Board, measure: Measure, styles: Styles, offered: bool =
     arrivals = {load: _offered(board, load) for load in board.loads} if offered else {}
     top = 1.0 if measure is GOOD else max([*arrivals.values(), *_highest(board, measure)], default=0.0) or 1.0
     loads = svg.Axis(board.loads[0], board.loads[-1], tuple((load, f"{load:g}") for load in board.loads), "load")
-    frame = svg.Frame(loads, svg.linear(0.0, top, share if measure is GOOD else plain), right=_NAMES)
+    frame = svg.Frame(loads, svg.linear(0.0, top, share if measure is GOOD else plain), right=_room(styles))
     marks = [svg.line([frame.point(*at) for at in arrivals.items()], "offered", "requests offered")] if offered else []
     ends = {}
     for policy, style in styles.items():
@@ -72,12 +72,14 @@ def distribution(details: Details, field: str, styles: Styles, limit_s: float, t
     values = np.concatenate([*known.values(), [limit_s]])
     low = max(float(np.min(values[values > 0])), float(np.max(values)) * 1e-5)
     frame = svg.Frame(
-        svg.logarithmic(low, float(np.max(values)), seconds, title), svg.linear(0.0, 1.0, share), right=20
+        svg.logarithmic(low, float(np.max(values)) * 1.1, seconds, title), svg.linear(0.0, 1.0, share), right=20
     )
     place = frame.point(limit_s, 1.0)
     marks = [svg.rule(place, (place[0], frame.height - frame.bottom), "limit")]
     foot = frame.height - frame.bottom - 7
-    marks.append(svg.text((place[0] + 5, foot), f"SLO {seconds(limit_s)}", "tick"))
+    beyond = place[0] > 0.8 * frame.width
+    beside = place[0] + (-5 if beyond else 5)
+    marks.append(svg.text((beside, foot), f"SLO {seconds(limit_s)}", "tick", "end" if beyond else "start"))
     for policy, curve in known.items():
         shares = np.linspace(0.0, 1.0, len(curve))
         points = [frame.point(float(x), float(y)) for x, y in zip(curve, shares, strict=True)]
@@ -88,9 +90,10 @@ def distribution(details: Details, field: str, styles: Styles, limit_s: float, t
 def over_time(
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], styles: Styles, write: Write, title: str
 ) -> str:
-    """Curves (times, values) over time, one per policy."""
+    """Curves (times, values) over time, one per policy. Counts get whole numbers at the axis."""
     span = max((times[-1] for times, _ in curves.values() if len(times)), default=1.0) or 1.0
     top = max((max(values, default=0.0) for _, values in curves.values()), default=0.0) or 1.0
+    top = max(top, 5) if write is count else top
     frame = svg.Frame(_clock(span), svg.linear(0.0, float(top), write), right=20)
     marks = []
     for policy, (times, values) in curves.items():
@@ -196,13 +199,21 @@ def _end_labels(frame: svg.Frame, ends: Mapping[str, float], styles: Styles) -> 
 def _bars(scale: svg.Axis, rows: Mapping[str, object], styles: Styles) -> tuple[svg.Frame, list[float]]:
     """A frame for horizontal bars and the height of the centre of each."""
     gap = 26.0
-    frame = svg.Frame(scale, svg.Axis(0, 1, ()), height=len(rows) * gap + 46, left=_NAMES, right=58, bottom=38, top=8)
+    frame = svg.Frame(
+        scale, svg.Axis(0, 1, ()), height=len(rows) * gap + 46, left=_room(styles), right=58, bottom=38, top=8
+    )
     return frame, [frame.top + (n + 0.5) * gap for n in range(len(rows))]
 
 
 def _row_names(rows: Mapping[str, object], heights: Sequence[float], styles: Styles) -> Iterator[str]:
+    edge = _room(styles) - 10
     for policy, height in zip(rows, heights, strict=True):
-        yield svg.text((_NAMES - 10, height + 4), policy, f"name {styles[policy]}", "end")
+        yield svg.text((edge, height + 4), policy, f"name {styles[policy]}", "end")
+
+
+def _room(styles: Styles) -> float:
+    """What the names of the policies take at a side of a picture."""
+    return 20 + _LETTER * max(map(len, styles), default=0)
 
 
 def _clock(span_s: float, ticks: int = 6) -> svg.Axis:

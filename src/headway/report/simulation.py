@@ -3,7 +3,8 @@
 Late, shed and the longest wait always stand beside goodput, so that goodput cannot be bought by starving.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from rich import box
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from headway.report.board import Board
 from headway.report.figures import NOTHING
+from headway.report.fitting import fitted, paper
 from headway.report.measures import GOOD, MEASURES, Group, Measure
 from headway.workload.paired import Interval
 from headway.workload.results import RunResult
@@ -19,17 +21,13 @@ from headway.workload.results import RunResult
 _NEVER = {"e2e_p50_s", "e2e_p99_s", "preempted", "queue_p99_s"}
 """Only in JSON and HTML: a terminal has room for what decides."""
 
-_DISPENSABLE = (
-    *("failed", "times", "goodput_rps", "tpot_p50_s", "ttft_p50_s", "interval"),
-    *("fairness", "recomputed_tokens", "decision_us", "points"),
-)
-"""What a narrow terminal goes without, the first first."""
-
-_BESIDE = {"points", "interval", "times"}
-"""Comparisons that stand beside the share of good requests."""
+_DISPENSABLE: dict[Group, tuple[str, ...]] = {
+    "what clients got": ("failed", "times", "goodput_rps", "tpot_p50_s", "ttft_p50_s", "interval", "points"),
+    "what it took": ("fairness", "recomputed_tokens", "decision_us"),
+}
+"""What a narrow terminal goes without, the first first. Never late, shed and the longest wait."""
 
 _COLOURS = {1: "green", -1: "red"}
-_GROUPS: tuple[Group, ...] = ("what clients got", "what it took")
 
 
 def show(console: Console, results: Sequence[RunResult], reference: str = "") -> None:
@@ -37,25 +35,25 @@ def show(console: Console, results: Sequence[RunResult], reference: str = "") ->
 
     Raises ValueError when the reference policy did not run.
     """
-    paper = console if console.is_terminal else Console(file=console.file, width=1000)
-    board = Board(results, reference)
+    board, sheet = Board(results, reference), paper(console)
     left_out: set[str] = set()
     for load in board.loads:
-        paper.print(f"\n[bold]{_heading(board, load)}[/]", highlight=False)
-        for group in _GROUPS:
-            table, missing = _fitted(paper.width, board, load, group)
-            paper.print(table)
-            left_out |= missing
+        sheet.print(f"\n[bold]{_heading(board, load)}[/]", highlight=False)
+        for group, dispensable in _DISPENSABLE.items():
+            build = partial(_table, board, load, group)
+            table, missing = fitted(sheet.width, build, dispensable)
+            sheet.print(table)
+            left_out |= set(missing)
     for line in notes(board):
-        paper.print(f"[dim]{escape(line)}[/]", highlight=False)
+        sheet.print(f"[dim]{escape(line)}[/]", highlight=False)
     if left_out:
-        paper.print(f"[dim]{len(left_out)} columns need a wider terminal; --json and --html have all[/]")
+        sheet.print(f"[dim]{len(left_out)} columns need a wider terminal; --json and --html have all[/]")
 
 
 def tables(results: Sequence[RunResult], reference: str = "") -> list[Table]:
     """Two tables per load. Raises ValueError when the reference policy did not run."""
     board = Board(results, reference)
-    return [_table(board, load, group, _NEVER) for load in board.loads for group in _GROUPS]
+    return [_table(board, load, group, ()) for load in board.loads for group in _DISPENSABLE]
 
 
 def notes(board: Board) -> list[str]:
@@ -69,22 +67,10 @@ def notes(board: Board) -> list[str]:
     return lines
 
 
-def _fitted(width: int, board: Board, load: float, group: Group) -> tuple[Table, set[str]]:
-    """The table without the columns that `width` characters have no room for, and their names."""
-    endless = Console(width=10_000)
-    for number in range(len(_DISPENSABLE) + 1):
-        missing = set(_DISPENSABLE[:number])
-        table = _table(board, load, group, _NEVER | missing)
-        if endless.measure(table).maximum <= width:
-            break
-    there = {measure.name for measure in MEASURES if measure.group == group}
-    return table, missing & (there | _BESIDE if group == _GROUPS[0] else there)
-
-
-def _table(board: Board, load: float, group: Group, left_out: set[str]) -> Table:
+def _table(board: Board, load: float, group: Group, left_out: Collection[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column(group.replace("clients ", "clients\n"), no_wrap=True)
-    shown = [measure for measure in MEASURES if measure.group == group and measure.name not in left_out]
+    shown = [measure for measure in MEASURES if measure.group == group and measure.name not in (*_NEVER, *left_out)]
     for measure in shown:
         table.add_column(measure.title, justify="right", no_wrap=True)
         for title in _comparisons(board, measure, left_out):
@@ -103,7 +89,7 @@ def _heading(board: Board, load: float) -> str:
     return f"load {load:g}: {some.requests:,} requests{offered}"
 
 
-def _comparisons(board: Board, measure: Measure, left_out: set[str]) -> list[str]:
+def _comparisons(board: Board, measure: Measure, left_out: Collection[str]) -> list[str]:
     """Titles of the columns beside a measure that compare it with the reference."""
     if measure is not GOOD or len(board.policies) == 1 or "points" in left_out:
         return []
@@ -112,7 +98,7 @@ def _comparisons(board: Board, measure: Measure, left_out: set[str]) -> list[str
 
 
 def _cells(
-    board: Board, policy: str, load: float, measure: Measure, best: float | None, left_out: set[str]
+    board: Board, policy: str, load: float, measure: Measure, best: float | None, left_out: Collection[str]
 ) -> list[str]:
     cell = board.cell(policy, load, measure)
     text = measure.write(cell.mean)

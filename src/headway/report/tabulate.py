@@ -34,8 +34,9 @@ def _against(board: Board, best: str, load: float) -> Iterator[tuple[str, str]]:
         yield f"{ratio:.2f} ×", f"as many as {other} ({_mean(board, other, load, 'good_share')}): {points_text} points"
     hours = [board.mean(policy, load, _BY_NAME["gpu_hours_per_1k_good"]) for policy in (best, other)]
     if hours[1] > 0:
-        saved = 1 - hours[0] / hours[1]
-        yield f"{'−' if saved >= 0 else '+'}{abs(saved) * 100:.0f} %", f"GPU-hours per good request against {other}"
+        saved = round((1 - hours[0] / hours[1]) * 100)
+        sign = "−" if saved > 0 else "+" if saved < 0 else ""
+        yield f"{sign}{abs(saved)} %", f"GPU-hours per good request against {other}"
     lost = [_mean(board, policy, load, "preempted") for policy in (best, other)]
     yield lost[0], f"of requests preempted; {other} {lost[1]}"
 
