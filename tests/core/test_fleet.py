@@ -7,7 +7,7 @@ import pytest
 from headway.core.commands import Command
 from headway.core.constants import FleetConfig
 from headway.core.entries import Entry
-from headway.core.fleet import Fleet, Replica
+from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.memory import Outlook
 from headway.core.outcome import Outcome, OutcomeKind
@@ -337,7 +337,7 @@ def test_building_a_view_changes_nothing() -> None:
     yard.report(kv_capacity_tokens=1000, kv_used_tokens=10, running=1, waiting=0)
     kept = yard.view
     expires = yard.replica.expires
-    later = yard.fleet.build(yard.replica, yard.now + 100.0)
+    later = yard.fleet.viewing.build(yard.replica, yard.now + 100.0)
     assert later.stale
     assert yard.replica.view is kept
     assert yard.replica.expires == expires

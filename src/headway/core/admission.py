@@ -110,7 +110,7 @@ class Admission:
         if view.peak_mean + part.peak + spread <= room:
             return True
         replica = self._fleet.replicas[view.spec.id]
-        _, kv, kv_var = self._fleet.foreign(replica, at) or (0, 0.0, 0.0)
+        _, kv, kv_var = self._fleet.viewing.foreign(replica, at) or (0, 0.0, 0.0)
         if replica.account.curve.fits(part, room - kv, kv_var, memory.z):
             return True
         self._refused[view.spec.id] = (view, part.peak)

@@ -28,7 +28,7 @@ from headway.core.events import (
     SampleTaken,
     TimerFired,
 )
-from headway.core.fleet import Fleet, Replica
+from headway.core.fleet import Fleet
 from headway.core.holding import Holding
 from headway.core.ids import ReplicaId, RequestId, attempt_id
 from headway.core.outcome import Outcome, OutcomeKind
@@ -36,6 +36,7 @@ from headway.core.plugin import Chance, Policy, Tracker
 from headway.core.request import RequestInfo
 from headway.core.retry import FINAL, RELAYED, Retries, Rule, answer
 from headway.core.scheduler import Scheduler, forecast
+from headway.core.standing import Replica
 from headway.core.view import FleetSnapshot
 
 
@@ -78,7 +79,7 @@ class Brain:
     def snapshot(self, at: float) -> FleetSnapshot:
         """Every view at `at`. Asking changes nothing, so a journal need not know."""
         fleet, admission = self._fleet, self._admission
-        views = tuple(fleet.build(fleet.replicas[i], at) for i in sorted(fleet.replicas))
+        views = tuple(fleet.viewing.build(fleet.replicas[i], at) for i in sorted(fleet.replicas))
         panic = any(pool.panic for pool in self._scheduler.pools.values())
         name = self._scheduler.policy.name
         return FleetSnapshot(at, name, admission.queued, len(fleet.ledger.entries), panic, views)

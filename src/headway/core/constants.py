@@ -143,7 +143,8 @@ class FleetConfig(msgspec.Struct, frozen=True):
     sweep_s: float = 0.1
     ramp_refresh_s: float = 0.25
     outlooks: int = 1024
-    step_window_s: float = 0.25
+    step_window_s: float = 1.0
+    step_filling: float = 0.7
     prefill_tokens: int = 64
 
 

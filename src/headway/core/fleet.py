@@ -10,8 +10,6 @@ of decisions. What is not here: which replicas may be used (health, scheduler).
 
 import math
 
-import msgspec
-
 from headway.core.commands import Command
 from headway.core.constants import (
     FleetConfig,
@@ -22,155 +20,18 @@ from headway.core.constants import (
     PrefixConfig,
     SpeedConfig,
 )
-from headway.core.entries import Entry, Expected, Since
+from headway.core.entries import Entry, Expected
 from headway.core.health import Health
 from headway.core.ids import ReplicaId
 from headway.core.ledger import Account, Ledger
 from headway.core.length import LengthModel
-from headway.core.memory import HORIZONS, Outlook, Residual
+from headway.core.memory import HORIZONS, Outlook
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.prefix import PrefixIndex
 from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import Demand, RequestInfo
 from headway.core.speed import SpeedModel
-from headway.core.view import ReplicaView, Speed
-
-_MERGED = tuple(
-    name for name in LoadSample.__struct_fields__ if name not in ("replica_id", "taken_at", "epoch", "partial")
-)
-_GAUGES = ("kv_used_tokens", "kv_usage", "running", "waiting", "generated_tokens_total", "prompt_tokens_total")
-_MOVING = ("kv_used_tokens", "kv_usage", "generated_tokens_total", "prompt_tokens_total")
-"""Of the gauges, those that must change while tokens flow. (Counts of requests may well stay the same.)"""
-
-
-class Gauges:
-    """What a replica's load reports say beyond what our ledger knows.
-
-    `kv`: tokens in the pool that are not ours (negative: ours that share blocks); `others`: requests that are not ours;
-    `queue`: the engine's waiting count less our attempts in flight at that moment, None if it said that none waits;
-    `awake_at`: when it was last reported awake; `lasts_s`: age at which the last report is stale.
-    """
-
-    __slots__ = (
-        "_moved", "_same", "awake_at", "epoch", "frozen", "kv", "lasts_s", "others", "queue", "sample", "sent_mark",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.sample: LoadSample | None = None
-        self.lasts_s = 0.0
-        self.epoch = 0
-        self.kv = Residual()
-        self.others = 0
-        self.queue: int | None = None
-        self.sent_mark = 0
-        self.awake_at = 0.0
-        self.frozen = False
-        self._same = 0
-        self._moved = 0
-
-    def fold(self, sample: LoadSample, account: Account, capacity: int, config: FleetConfig) -> bool:
-        """Take in a report. False if it is outdated: older than the last, or an epoch seen already.
-
-        An engine that was silent until its last report was stale may have restarted: its epochs begin anew.
-        """
-        last = self.sample
-        if last is not None:
-            if sample.taken_at <= last.taken_at:
-                return False
-            silent = sample.taken_at - last.taken_at > self.lasts_s
-            if 0 < sample.epoch <= self.epoch and not silent:
-                return False
-        if sample.epoch:
-            self.epoch = sample.epoch
-        if sample.sleep_level == 0:
-            self.awake_at = sample.taken_at
-        since = account.since(sample.taken_at)
-        self._watch(sample, account, config)
-        self._compare(sample, account, since, sample.kv_capacity_tokens or capacity)
-        self.sample = merged = sample if last is None else _merge(last, sample)
-        self.lasts_s = max(config.stale_after_s, config.stale_intervals * (merged.interval_s or 0.0))
-        self.sent_mark = account.dispatched - since.dispatched
-        return True
-
-    def _compare(self, sample: LoadSample, account: Account, since: Since, capacity: int) -> None:
-        if sample.running is not None or sample.waiting is not None:
-            waiting = sample.waiting if sample.waiting is not None else max(0, self._last("waiting"))
-            running = sample.running if sample.running is not None else self._last("running")
-            sent = account.in_flight - since.in_flight
-            self.others = max(0, running + waiting - sent)
-            self.queue = waiting - sent if waiting > 0 else None
-        used = _used(sample, capacity)
-        if used is not None:
-            difference = float(used - (account.context - since.context))
-            if difference > 0.0:  # prompts that are being prefilled hold some of what was promised
-                difference = max(0.0, difference - (account.prefill - since.prefill))
-            self.kv.push(difference)
-
-    def _last(self, name: str) -> int:
-        return int(getattr(self.sample, name, None) or 0)
-
-    def _watch(self, sample: LoadSample, account: Account, config: FleetConfig) -> None:
-        """Notice gauges that stand still while we know that tokens flow.
-
-        A report of rest while nothing of ours runs is true whatever came before: an engine's last report may well have
-        been ahead of the bytes that it still had to send.
-        """
-        last = self.sample
-        if last is None or sample.partial:
-            return
-        moves = any(getattr(sample, name) is not None for name in _MOVING)
-        rests = not (account.in_flight or sample.running or sample.waiting)
-        if rests or not moves or any(getattr(sample, name) != getattr(last, name) for name in _GAUGES):
-            self._same, self.frozen = 0, False
-            self._moved = account.generated + account.dispatched
-            return
-        self._same += 1
-        flowed = account.generated + account.dispatched - self._moved
-        if self._same >= config.frozen_samples and flowed >= config.frozen_tokens:
-            self.frozen = True
-
-
-class Replica:
-    """One replica: its facts, its account, its health and what its reports add."""
-
-    __slots__ = (
-        "account",
-        "capacity",
-        "draining",
-        "expires",
-        "fresh",
-        "gauges",
-        "health",
-        "queued",
-        "rebuilt_at",
-        "reports_cached",
-        "seats",
-        "spec",
-        "speed",
-        "view",
-        "window_area",
-        "window_at",
-        "window_tokens",
-    )
-
-    def __init__(self, spec: ReplicaSpec, account: Account, health: Health, speed: Speed, at: float) -> None:
-        self.spec = spec
-        self.speed = speed
-        self.account = account
-        self.health = health
-        self.gauges = Gauges()
-        self.capacity = spec.kv_capacity_tokens
-        self.seats = spec.max_num_seqs
-        self.draining = False
-        self.reports_cached = False
-        self.fresh = False  # the view is up to date
-        self.queued = False  # in the fleet's list of changed replicas
-        self.view: ReplicaView | None = None
-        self.expires = 0.0
-        self.rebuilt_at = at
-        self.window_at = at
-        self.window_area = 0.0
-        self.window_tokens = 0
+from headway.core.standing import Replica, Viewing
 
 
 class Fleet:
@@ -198,7 +59,7 @@ class Fleet:
         self._changed: list[Replica] = []
         self._swept_at = 0.0
         self._slack = self.memory.block_tokens / 2
-        self._usable = 1.0 - self.memory.spare
+        self.viewing = Viewing(self.config, self.memory)
         self._outlooks: dict[tuple[str, int, int], tuple[float, float, Outlook]] = {}
         self._outlooks_at = 0.0
 
@@ -386,7 +247,7 @@ class Fleet:
         if replica is None:
             return None
         self._learn_step(replica, at)
-        if at - replica.rebuilt_at < self.config.rebuild_s or _reporting(replica, at):
+        if at - replica.rebuilt_at < self.config.rebuild_s or replica.reporting(at):
             return None
         self.rebuild(replica, at)
         self._renew(replica, at)
@@ -403,7 +264,7 @@ class Fleet:
             replica.reports_cached = True  # zero means "not reported" until it once was something
             if outcome.prompt_tokens:
                 self.prefix.correct(entry.replica_id, entry.predicted_hit, outcome.cached_tokens)
-        if at - replica.rebuilt_at >= self.config.rebuild_s and not _reporting(replica, at):
+        if at - replica.rebuilt_at >= self.config.rebuild_s and not replica.reporting(at):
             self.rebuild(replica, at)
         self.touch(replica)
         return replica
@@ -423,26 +284,34 @@ class Fleet:
         replica.window_at = at
         replica.window_area = replica.account.advance(at)
         replica.window_tokens = replica.account.generated
+        replica.window_prefilled = replica.account.prefilled
 
     def _learn_step(self, replica: Replica, at: float) -> None:
-        """Each of R streams yields one token a step, so `step = request-seconds of decoding / tokens`."""
+        """Each of R streams yields one token a step, so `step = request-seconds of decoding / tokens`.
+
+        What the window went on prefill, by the prompts that were done in it and the rate that is believed, is taken
+        off: a step is what decoding alone needs, or whoever prefills much would look slow.
+        """
         elapsed = at - replica.window_at
         if elapsed < self.config.step_window_s:
             return
         account = replica.account
         area, tokens = account.advance(at) - replica.window_area, account.generated - replica.window_tokens
+        prefilled = account.prefilled - replica.window_prefilled
         self._open_window(replica, at)
         if tokens > 0 and area > 0.0:
             view = replica.view
             running = max(area / elapsed, view.running if view else 0.0)
             context = view.context_tokens if view else float(account.context)
-            self.speed.observe_step(replica.spec, running, context, area / tokens)
+            filling = prefilled / replica.speed.prefill_tokens_per_s / elapsed
+            if filling <= self.config.step_filling:
+                self.speed.observe_step(replica.spec, running, context, area / tokens * (1.0 - filling))
 
     # -- views -------------------------------------------------------------------------------------------------
 
     def _renew(self, replica: Replica, at: float) -> None:
         """Build a view, and note when the passing of time alone will change it."""
-        replica.view = view = self.build(replica, at)
+        replica.view = view = self.viewing.build(replica, at)
         replica.fresh = True
         expires, sample, avoid_until = math.inf, replica.gauges.sample, replica.health.avoid_until
         if sample is not None and not view.stale:
@@ -452,74 +321,6 @@ class Fleet:
         if avoid_until > at:
             expires = min(expires, avoid_until)
         replica.expires = expires
-
-    def foreign(self, replica: Replica, at: float) -> tuple[int, float, float] | None:
-        """Requests and pool tokens that are not ours, and the variance of the latter; None if reports are no guide.
-
-        Negative tokens are prefixes shared by several of ours, which cannot be more than what was hit.
-        """
-        gauges = replica.gauges
-        sample = gauges.sample
-        if sample is None or gauges.frozen:
-            return None
-        age = max(0.0, at - sample.taken_at)  # a report may be younger than an event that waited its turn
-        if age >= gauges.lasts_s:
-            return None
-        kv, hits = gauges.kv.value, replica.account.hits
-        return gauges.others, kv if kv > -hits else -hits, gauges.kv.var + self.config.drift_tokens2_per_s * age
-
-    def build(self, replica: Replica, at: float) -> ReplicaView:
-        """The replica as it is at `at`. Changes nothing. (Every request pays for one or two of these.)"""
-        account, gauges, health, speed = replica.account, replica.gauges, replica.health, replica.speed
-        sample, capacity, seats, in_flight = gauges.sample, replica.capacity, replica.seats, account.in_flight
-        used = float(account.context)
-        context = used
-        peak_mean, peak_var = account.curve.peak(self.memory.z)
-        total, waiting = in_flight, 0
-        foreign = self.foreign(replica, at)
-        if foreign is not None:
-            others, kv, kv_var = foreign
-            total += others
-            if gauges.queue is not None:
-                waiting = max(0, gauges.queue + in_flight)
-            used += kv
-            if kv > 0.0:
-                context = used
-            peak_mean += kv
-            peak_var += kv_var
-            if peak_mean < used:  # sharing cannot be more than what there is
-                peak_mean = used = used if used > 0.0 else 0.0
-        if waiting or total > seats > 0:
-            waiting = _waiting(waiting, total, total - account.started, seats)
-        running = total - waiting
-        return ReplicaView(
-            replica.spec,
-            sample,
-            at,
-            max(0.0, at - sample.taken_at) if sample is not None else -1.0,
-            foreign is None,
-            capacity,
-            used,
-            capacity * self._usable - peak_mean if capacity else math.inf,
-            math.sqrt(peak_var) if capacity else 0.0,
-            peak_mean,
-            peak_var,
-            account.reserved,
-            account.prefill,
-            account.dispatched - gauges.sent_mark,
-            running / speed.step_s(running, context) if running else 0.0,
-            in_flight,
-            running,
-            waiting,
-            context,
-            account.reserved / in_flight if in_flight else 0.0,
-            seats,
-            speed,
-            health.breaker,
-            health.slow_start(at) if health.ramp_from is not None else 1.0,
-            replica.draining,
-            sample is not None and bool(sample.sleep_level),
-        )
 
 
 _OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
@@ -532,38 +333,3 @@ def _rounded(limit: int) -> int:
     """Down to five binary digits (3 %): limits that follow from a prompt's length are all different otherwise."""
     shift = limit.bit_length() - 5
     return limit >> shift << shift if shift > 0 else limit
-
-
-def _waiting(waiting: int, total: int, most: int, seats: int) -> int:
-    """How many of `total` requests wait: the last report, corrected by what we sent and settled since.
-
-    More wait if seats are short, but never more than `most`: those whose content we saw run, whatever a gauge says.
-    """
-    if seats and total - waiting > seats:
-        waiting = total - seats
-    return min(waiting, most)
-
-
-def _reporting(replica: Replica, at: float) -> bool:
-    """Whether reports come, so that the next one will rebuild the forecast."""
-    sample = replica.gauges.sample
-    return sample is not None and at - sample.taken_at < replica.gauges.lasts_s
-
-
-def _used(sample: LoadSample, capacity: int) -> int | None:
-    if sample.kv_used_tokens is not None:
-        return sample.kv_used_tokens
-    if sample.kv_usage is not None and capacity:
-        return round(sample.kv_usage * capacity)
-    return None
-
-
-def _merge(last: LoadSample, sample: LoadSample) -> LoadSample:
-    """The new report, with what it leaves out kept from the last: missing is never zero."""
-    kept = {}
-    for name in _MERGED:
-        if getattr(sample, name) is None:
-            value = getattr(last, name)
-            if value is not None:
-                kept[name] = value
-    return msgspec.structs.replace(sample, **kept) if kept else sample

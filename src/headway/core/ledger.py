@@ -20,7 +20,7 @@ class Account:
 
     `context`: tokens held by started entries (prompt and generated); `hits`: cached part of those prompts;
     `prefill`: uncached tokens of the others (P); `reserved`: output expected and not generated yet; `decoding`:
-    entries whose content was seen; `generated` and `dispatched` only grow.
+    entries whose content was seen; `generated`, `dispatched` and `prefilled` (uncached tokens) only grow.
     """
 
     __slots__ = (
@@ -36,6 +36,7 @@ class Account:
         "hits",
         "in_flight",
         "prefill",
+        "prefilled",
         "reserved",
         "started",
     )
@@ -49,6 +50,7 @@ class Account:
         self.context = 0
         self.hits = 0
         self.prefill = 0
+        self.prefilled = 0
         self.reserved = 0
         self.generated = 0
         self.dispatched = 0
@@ -75,6 +77,7 @@ class Account:
         entry.started = True
         self.started += 1
         self.prefill -= uncached
+        self.prefilled += uncached
         self.context += held
         self.hits += entry.hit
         self._log.append((at, held, 0, 1, -uncached, 0))

@@ -17,11 +17,12 @@ from collections.abc import Callable, Sequence
 from headway.core.commands import Command, HealthChanged, Record
 from headway.core.constants import SchedulerConfig
 from headway.core.entries import Choice
-from headway.core.fleet import Fleet, Replica
+from headway.core.fleet import Fleet
 from headway.core.health import Phase
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Policy
 from headway.core.request import Demand
+from headway.core.standing import Replica
 from headway.core.view import Candidate, Decision, Forecast, ReplicaView
 
 Avoid = Callable[[ReplicaId, str], str]
