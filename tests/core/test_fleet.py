@@ -12,6 +12,7 @@ from headway.core.ids import AttemptId, ReplicaId
 from headway.core.memory import Outlook
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import LoadSample
+from headway.core.standing import Replica
 from headway.core.view import Breaker, ReplicaView
 from tests.core.house import request, spec
 from tests.interpreted import interpreted
