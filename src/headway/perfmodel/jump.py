@@ -12,14 +12,13 @@ not found again. Who decodes is kept in sums: their count, their contexts, and w
 No clock: the caller says when; `ends` says when something will have happened.
 """
 
-import heapq
 import math
 from collections import deque
-from collections.abc import Sequence
 from typing import Protocol
 
+from headway.perfmodel.decoding import Decoding, Job
 from headway.perfmodel.engine import EngineConfig
-from headway.perfmodel.nodes import Node, NodePool
+from headway.perfmodel.nodes import NodePool
 from headway.perfmodel.steptime import Batch
 
 
@@ -29,56 +28,6 @@ class Stepping(Protocol):
     def step_s(self, batch: Batch) -> float:
         """Seconds of one step over this batch."""
         ...
-
-
-class Job:
-    """A request in the engine. Times in seconds, -1 until they happen.
-
-    `pieces`: (key, full blocks) of the prompt, in order, as far as it can be shared. `limit`: output tokens until it
-    ends. `length`: prompt and generated tokens when it last changed its state; `computed`: those with a KV entry then.
-    `since`: the step from which it decodes, one token a step (-1: it does not). `recomputed`: tokens computed again
-    after preemptions.
-    """
-
-    __slots__ = (
-        "arrived",
-        "cached",
-        "computed",
-        "first_token",
-        "generated",
-        "id",
-        "last_token",
-        "length",
-        "limit",
-        "nodes",
-        "own",
-        "pieces",
-        "preemptions",
-        "prompt",
-        "recomputed",
-        "since",
-        "started",
-    )
-
-    def __init__(self, id: str, prompt: int, limit: int, pieces: Sequence[tuple[int, int]], arrived: float) -> None:
-        self.id = id
-        self.prompt = self.length = prompt
-        self.limit = limit
-        self.pieces = pieces
-        self.arrived = arrived
-        self.generated = 0
-        self.computed = 0
-        self.cached = 0
-        self.preemptions = 0
-        self.recomputed = 0
-        self.since = -1
-        self.nodes: list[Node] = []
-        self.own = 0
-        self.started = self.first_token = self.last_token = -1.0
-
-    def tokens(self, step: int) -> int:
-        """Output tokens after `step` steps of its engine."""
-        return self.generated + step - self.since if self.since >= 0 else self.generated
 
 
 class Happened:
@@ -104,16 +53,11 @@ class JumpEngine:
         self.waiting: deque[Job] = deque()
         self.running: dict[Job, None] = {}
         self.pace = 1.0
-        self.step = 0
         self.ends = math.inf
         self.preemptions = self.recomputed = self.queries = self.hits = self.generated = 0
         self._size = config.block_size
         self._budget = config.max_num_batched_tokens
-        self._decoding = 0
-        self._context = 0
-        self._phases = [0] * config.block_size
-        self._due: list[tuple[int, int, Job]] = []
-        self._pushed = 0
+        self._decoding = Decoding(config.block_size)
         self._filling: list[Job] = []
         self._chunks: list[tuple[Job, int]] = []
         self._aborts: list[Job] = []
@@ -179,18 +123,23 @@ class JumpEngine:
 
     def steps_at(self, at: float) -> int:
         """The step that was the last to end at this moment of the current plan."""
+        step = self._decoding.step
         if not self._steps or self._chunks:
-            return self.step
-        return self.step + min(self._steps, max(0, self._count(at - self._began)))
+            return step
+        return step + min(self._steps, max(0, self._count(at - self._began)))
 
     def used_blocks(self, at: float) -> int:
         """Blocks that somebody references now."""
         used = self.pool.count - self.pool.free
-        return used + self._blocks_for(self.steps_at(at) - self.step) if self._steps and not self._chunks else used
+        return (
+            used + self._decoding.blocks_for(self.steps_at(at) - self._decoding.step)
+            if self._steps and not self._chunks
+            else used
+        )
 
     def generated_at(self, at: float) -> int:
         """Tokens generated since the start."""
-        return self.generated + self._decoding * (self.steps_at(at) - self.step)
+        return self.generated + self._decoding.count * (self.steps_at(at) - self._decoding.step)
 
     # -- a plan ------------------------------------------------------------------------------------------------
 
@@ -209,9 +158,11 @@ class JumpEngine:
         if self._chunks:
             self._steps = 1
             self.ends = at + self._mixed_s()
-        elif self._decoding:
+        elif self._decoding.count:
             # after a preemption the next step looks at the queue again
-            self._steps = 1 if self._preempted else min(self._due_in(), self._room_for())
+            self._steps = (
+                1 if self._preempted else min(self._decoding.due_in(), self._decoding.steps_within(self.pool.free))
+            )
             self._a, self._b = self._coefficients()
             self.ends = at + self._span_s(self._steps)
         else:  # the last one preempted itself; what waits is looked at again at once
@@ -222,8 +173,8 @@ class JumpEngine:
     def _schedule_running(self) -> None:
         """Chunks for those that prefill. Preempt from the end if blocks run out; else nothing is taken for decodes
         here: `complete` does, for all steps of the plan at once."""
-        budget = self._budget - self._decoding
-        free = self.pool.free - (self._phases[self.step % self._size] if self._decoding else 0)
+        budget = self._budget - self._decoding.count
+        free = self.pool.free - self._decoding.blocks_now()
         for job in self._filling:
             count = min(job.length - job.computed, budget)
             if count <= 0:
@@ -246,7 +197,7 @@ class JumpEngine:
                 break
             decodes = job.since >= 0
             count = 1 if decodes else min(job.length - job.computed, budget)
-            missing = (0 if self._phase(job) else 1) if decodes else self._missing(job, count)
+            missing = int(self._decoding.needs_block(job)) if decodes else self._missing(job, count)
             while missing > free:
                 victim = next(reversed(self.running))
                 before = self.pool.free
@@ -264,8 +215,8 @@ class JumpEngine:
     def _admit(self, at: float) -> None:
         """Let waiting ones in while tokens, places and blocks last; the whole prompt must find room."""
         pool, size, config = self.pool, self._size, self.config
-        budget = self._budget - self._decoding - sum([count for _job, count in self._chunks])
-        need = self._phases[self.step % size] if self._decoding else 0
+        budget = self._budget - self._decoding.count - sum([count for _job, count in self._chunks])
+        need = self._decoding.blocks_now()
         while self.waiting and budget > 0 and len(self.running) < config.max_num_seqs:
             job = self.waiting[0]
             known = pool.find(job.pieces, (job.length - 1) // size) if config.enable_prefix_caching else []
@@ -297,8 +248,7 @@ class JumpEngine:
 
     def _missing(self, job: Job, count: int) -> int:
         """Blocks that the next `count` tokens of a prefill need."""
-        held = job.own + sum([node.blocks for node in job.nodes])
-        return -(-(job.computed + count) // self._size) - held
+        return -(-(job.computed + count) // self._size) - job.own - job.shared
 
     def _hold(self, job: Job, count: int) -> None:
         missing = self._missing(job, count)
@@ -307,7 +257,7 @@ class JumpEngine:
             job.own += missing
 
     def _mixed_s(self) -> float:
-        fill, pairs, single, context = 0, 0.0, self._decoding, self._context
+        fill, pairs, single, context = 0, 0.0, self._decoding.count, self._decoding.context
         for job, count in self._chunks:
             if count == 1 and job.computed >= job.prompt:  # the rest of a recomputation, as cheap as a decode
                 single += 1
@@ -315,12 +265,12 @@ class JumpEngine:
             else:
                 fill += count
                 pairs += count * (job.computed + count / 2)
-        batch = Batch(single, context, fill, pairs, self._decoding + len(self._chunks))
+        batch = Batch(single, context, fill, pairs, self._decoding.count + len(self._chunks))
         return self.model.step_s(batch) * self.pace
 
     def _coefficients(self) -> tuple[float, float]:
         """A step of those that decode takes a + b * context."""
-        count = self._decoding
+        count = self._decoding.count
         found = self._affine.get(count)
         if found is None:
             base = self.model.step_s(Batch(count, 0, 0, 0.0, count))
@@ -330,14 +280,14 @@ class JumpEngine:
 
     def _span_s(self, steps: int) -> float:
         """Seconds of so many steps: each context grows by one token a step."""
-        return steps * (self._a + self._b * (self._context + self._decoding * (steps - 1) / 2))
+        return steps * (self._a + self._b * (self._decoding.context + self._decoding.count * (steps - 1) / 2))
 
     def _count(self, elapsed: float) -> int:
         """Whole steps that have ended after so many seconds of a plan without prefill."""
         if elapsed <= 0.0:
             return 0
-        half = self._b * self._decoding / 2
-        linear = self._a + self._b * self._context - half
+        half = self._b * self._decoding.count / 2
+        linear = self._a + self._b * self._decoding.context - half
         if half > 0.0:
             count = int(2 * elapsed / (linear + math.sqrt(linear * linear + 4 * half * elapsed)))
         else:
@@ -359,51 +309,21 @@ class JumpEngine:
             self._steps = done
             self.ends = self._began + self._span_s(done)
 
-    def _due_in(self) -> int:
-        """Steps until the next one ends."""
-        due = self._due
-        while due[0][2].since < 0 or due[0][2].since + due[0][2].limit - due[0][2].generated != due[0][0]:
-            heapq.heappop(due)  # it was preempted or aborted
-        return due[0][0] - self.step
-
-    def _room_for(self) -> int:
-        """Steps for which free blocks last (at least one: the step itself was looked at)."""
-        phases, size, step = self._phases, self._size, self.step
-        cycles, left = divmod(self.pool.free, self._decoding)
-        steps = cycles * size
-        for ahead in range(size):
-            left -= phases[(step + ahead) % size]
-            if left < 0:
-                break
-            steps += 1
-        return max(1, steps)
-
-    def _blocks_for(self, steps: int) -> int:
-        """Blocks that those who decode take in the next `steps` steps."""
-        cycles, rest = divmod(steps, self._size)
-        phases, step, size = self._phases, self.step, self._size
-        return cycles * self._decoding + sum([phases[(step + ahead) % size] for ahead in range(rest)])
-
     # -- its end -----------------------------------------------------------------------------------------------
 
     def _decode(self, at: float, happened: Happened) -> None:
         """Those that decode have said one token a step."""
-        steps = self._steps
-        if not self._decoding:
+        decoding = self._decoding
+        if not decoding.count:
             return
-        blocks = self._blocks_for(steps)
+        blocks = decoding.blocks_for(self._steps)
         if blocks:
             self.pool.take(blocks)
-        self.step += steps
-        self._context += self._decoding * steps
-        self.generated += self._decoding * steps
-        due, step = self._due, self.step
-        while due and due[0][0] <= step:
-            end, _, job = heapq.heappop(due)
-            if job.since >= 0 and job.since + job.limit - job.generated == end:
-                self._leave(job)
-                job.last_token = at
-                happened.finished.append(job)
+        self.generated += decoding.count * self._steps
+        for job in decoding.advance(self._steps):
+            self._leave(job)
+            job.last_token = at
+            happened.finished.append(job)
 
     def _fill(self, at: float, happened: Happened) -> None:
         """Prompts have come nearer to their end; whoever arrived says its next token and decodes."""
@@ -424,13 +344,13 @@ class JumpEngine:
                 self._leave(job)
                 happened.finished.append(job)
             else:
-                self._start(job)
+                self._decoding.start(job)
 
     def _name(self, job: Job) -> None:
         """Make the pieces of a prompt that are computed findable."""
         if not self.config.enable_prefix_caching:
             return
-        index, end = len(job.nodes), sum([node.blocks for node in job.nodes]) * self._size
+        index, end = len(job.nodes), job.shared * self._size
         while index < len(job.pieces):
             key, blocks = job.pieces[index]
             end += blocks * self._size
@@ -443,35 +363,10 @@ class JumpEngine:
             job.nodes.append(node)
             index += 1
 
-    def _start(self, job: Job) -> None:
-        job.since = self.step
-        self._decoding += 1
-        self._context += job.length
-        self._phases[(job.since - job.length + 1) % self._size] += 1
-        self._pushed += 1
-        heapq.heappush(self._due, (job.since + job.limit - job.generated, self._pushed, job))
-
-    def _phase(self, job: Job) -> int:
-        """Tokens in its last block, 0 if the next one needs a new block."""
-        return (job.length - 1 + self.step - job.since) % self._size
-
-    def _stop(self, job: Job) -> None:
-        """Bring a job that decodes up to date and take it out of the sums."""
-        self._phases[(job.since - job.length + 1) % self._size] -= 1
-        ahead = self.step - job.since
-        job.generated += ahead
-        job.length += ahead
-        job.computed = job.length - 1
-        job.since = -1
-        self._decoding -= 1
-        self._context -= job.length
-        held = job.own + sum([node.blocks for node in job.nodes])
-        job.own += -(-job.computed // self._size) - held
-
     def _leave(self, job: Job) -> None:
         """It is over: everything goes back."""
         if job.since >= 0:
-            self._stop(job)
+            self._decoding.stop(job)
         elif job in self._filling:
             self._filling.remove(job)
         del self.running[job]

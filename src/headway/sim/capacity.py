@@ -7,7 +7,8 @@ throughput, first come first served, preemptions and prefix hits included; no po
 import math
 from collections.abc import Sequence
 
-from headway.perfmodel.jump import Job, JumpEngine
+from headway.perfmodel.decoding import Job
+from headway.perfmodel.jump import JumpEngine
 from headway.sim.prompt import Prompt
 from headway.sim.scenario import PoolSpec, Scenario
 from headway.sim.truth import engine_config, step_model

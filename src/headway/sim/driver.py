@@ -27,7 +27,7 @@ from headway.core.events import (
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.request import RequestInfo
-from headway.perfmodel.jump import Job
+from headway.perfmodel.decoding import Job
 from headway.sim.measure import Columns
 from headway.sim.prompt import Prompt
 from headway.sim.replica import SimReplica

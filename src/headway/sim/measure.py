@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from headway.perfmodel.jump import Job
+from headway.perfmodel.decoding import Job
 from headway.perfmodel.steptime import Batch
 from headway.sim.prompt import Prompt
 from headway.sim.replica import SimReplica

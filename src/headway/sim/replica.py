@@ -8,7 +8,8 @@ import random
 
 from headway.core.ids import AttemptId
 from headway.core.replica import LoadSample
-from headway.perfmodel.jump import Happened, Job, JumpEngine
+from headway.perfmodel.decoding import Job
+from headway.perfmodel.jump import Happened, JumpEngine
 from headway.sim.scenario import Truth
 from headway.sim.truth import Ground
 

@@ -70,7 +70,7 @@ def engine_config(pool: PoolSpec) -> EngineConfig:
             max_num_batched_tokens=batched,
             max_model_len=pool.max_model_len,
         )
-        if not plan.fits:
+        if not plan.kv_tokens:
             raise DoesNotFit(
                 f"{pool.model} in {pool.dtype} leaves no KV cache on {pool.tensor_parallel_size} x {pool.gpu}: "
                 "use more GPUs (tensor_parallel_size), a smaller dtype, or state kv_tokens"
