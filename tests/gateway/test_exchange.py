@@ -180,7 +180,8 @@ def test_other_errors_pass_as_they_are(run: Run) -> None:
             assert r.accesses[0].account == "client_error"
         async with rig(sends(answer(b"{}", "501 Cannot"))) as r:
             assert status(await r.ask(post(CHAT))) == 501
-            assert kinds(r) == [OutcomeKind.SERVER_ERROR]
+            assert kinds(r) == [OutcomeKind.CLIENT_ERROR], "the engine is well, it does not do this"
+            assert r.accesses[0].account == "server_error"
             assert r.brain.outcomes[0].committed
 
     run(main())
@@ -355,6 +356,18 @@ def test_overload_told_in_band_before_content_is_retried(run: Run) -> None:
             response = await r.ask(post(CHAT_STREAM))
             assert b"good" in response
             assert kinds(r) == [OutcomeKind.BACKPRESSURE, OutcomeKind.OK]
+
+    run(main())
+
+
+def test_who_names_no_model_is_told_so_on_every_path(run: Run) -> None:
+    async def main() -> None:
+        async with rig(always) as r:
+            response = await r.ask(post(b'{"content":"hi"}', "/tokenize"))
+            assert status(response) == 400
+            assert b'"missing_model"' in response
+            assert not r.engines[0].requests
+            assert r.accesses[0].account == "client_error"
 
     run(main())
 

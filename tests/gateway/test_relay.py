@@ -107,6 +107,7 @@ def test_the_choice(status: int, media: str, kind: type) -> None:
         (503, OutcomeKind.BACKPRESSURE),
         (500, OutcomeKind.SERVER_ERROR),
         (504, OutcomeKind.SERVER_ERROR),
+        (501, OutcomeKind.CLIENT_ERROR),  # this engine does not do embeddings: no reason to eject it
     ],
 )
 def test_kinds(status: int, kind: OutcomeKind) -> None:

@@ -103,6 +103,9 @@ class Exchange:
         ticket.stream = parsed.stream
         if parsed.model in plane.models:
             ticket.model = parsed.model
+        elif not parsed.model:
+            self.refuse(400, "missing_model", "you must provide a model parameter", param="model")
+            return
         ticket.asked_at = at = now()
         plane.driver.exchanges[ticket.request_id] = self
         plane.driver.post(RequestArrived(at, request_info(parsed, notes, ticket.request_id, at)))

@@ -24,6 +24,9 @@ RETRYABLE_STATUS = frozenset((429, 500, 502, 503, 504))
 """Refusals worth a try elsewhere. 500 too: a vLLM that shuts down gives it to new requests while its health is 200, and
 to those it was working on when its engine process dies."""
 
+NOT_OFFERED = 501
+"""llama.cpp's answer to embeddings when it was started for chat: about the request, not about the engine's health."""
+
 TIMEOUTS = frozenset((OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT, OutcomeKind.CONNECT_TIMEOUT))
 
 
@@ -74,7 +77,7 @@ def kind_of(status: int) -> OutcomeKind:
         return OK
     if status in (429, 503):
         return OutcomeKind.BACKPRESSURE
-    return OutcomeKind.CLIENT_ERROR if status < 500 else OutcomeKind.SERVER_ERROR
+    return OutcomeKind.CLIENT_ERROR if status < 500 or status == NOT_OFFERED else OutcomeKind.SERVER_ERROR
 
 
 def in_band_kind(status: int) -> OutcomeKind:
