@@ -59,6 +59,8 @@ def test_plugins_are_listed(capsys: Captured) -> None:
     shown = capsys.readouterr().out
     assert "headroom" in shown
     assert "llamacpp" in shown
+    assert "h100-80gb" in shown
+    assert "llama-3.1-8b" in shown
 
 
 def test_probing_says_what_each_replica_answered(tmp_path: Path, capsys: Captured) -> None:

@@ -21,6 +21,7 @@ from headway.bench.watch import Glance
 from headway.cli import demo
 from headway.workload.accounts import Accounts
 from headway.workload.stats import Record, Slo, summarize
+from tests.cli.calling import call
 from tests.report.test_live import answer
 
 GOOD = Record(0.0, 0.0, 2.0, "ok", (0.5, 0.6), 200, 100, 3)
@@ -77,6 +78,13 @@ def test_every_policy_gets_the_same_workload() -> None:
     plan = DemoPlan(seconds=5.0)
     assert workload(plan) == workload(plan)
     assert max(r.prompt_tokens for r in workload(plan)) <= plan.fleet.longest
+
+
+def test_an_unknown_policy_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("demo", "--policy", "hedroom") == 1
+    shown = capsys.readouterr().err
+    assert "no policy is named 'hedroom'" in shown
+    assert "headroom" in shown
 
 
 # --- end to end -------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from headway.compose.source import Document, SettingsError
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 from headway.observe.detect import detect
+from headway.perfmodel import catalogue
 from headway.runtime import http
 
 
@@ -28,7 +29,7 @@ def command(
     as_schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of settings files.")] = False,
     as_reference: Annotated[bool, typer.Option("--reference", help="Print every setting as Markdown.")] = False,
     constants: Annotated[bool, typer.Option("--constants", help="Print the constants of brain and policies.")] = False,
-    plugins: Annotated[bool, typer.Option("--list", help="List policies and engines.")] = False,
+    plugins: Annotated[bool, typer.Option("--list", help="List policies, engines, and what can be emulated.")] = False,
 ) -> None:
     """Validate and explain a settings file. Exits 1 when something is wrong with it."""
     try:
@@ -47,6 +48,8 @@ def command(
     if plugins:
         out.print("policies: " + ", ".join(sorted(registry.policies)))
         out.print("engines:  " + ", ".join(sorted(registry.engines)))
+        out.print("emulated GPUs:   " + ", ".join(catalogue.gpu_names()))
+        out.print("emulated models: " + ", ".join(catalogue.model_names()))
         return
     if file is None:
         fail("name a settings file", "headway check headway.yaml", code=2)

@@ -21,6 +21,8 @@ from headway.bench.plan import Progress
 from headway.bench.processes import ChildDied
 from headway.bench.watch import Glance
 from headway.cli.console import err, fail, out
+from headway.compose.load import near
+from headway.compose.registry import PluginError, find
 from headway.report.figures import seconds, share
 from headway.report.live import FleetMeter, FleetRow, fleet_table, plain_line
 from headway.report.tables import accounts_line, comparison_table, outline_line
@@ -43,6 +45,7 @@ def command(
 ) -> None:
     """Four emulated replicas of two GPU kinds, the gateway in front, one chat workload under each policy."""
     plan = DemoPlan(seconds_each, tuple(policy or DemoPlan().policies), rate, seed)
+    _check(plan.policies)
     console = err if as_json else out
     try:
         runs = uvloop.run(_interruptible(plan, console))
@@ -57,6 +60,17 @@ def command(
         _sum_up(runs)
     _warn_of_lag(runs)
     raise typer.Exit(0 if all(run.accounted for run in runs) else 1)
+
+
+def _check(policies: Sequence[str]) -> None:
+    """End before anything is started if a policy does not exist."""
+    try:
+        known = find().policies
+    except PluginError as error:
+        fail(str(error), "repair or uninstall that package")
+    for name in policies:
+        if name not in known:
+            fail(f"no policy is named {name!r}{near(name, known)}", "`headway check --list` names them all")
 
 
 def plain(runs: Sequence[PolicyRun]) -> dict[str, object]:

@@ -6,6 +6,7 @@ import typer
 
 from headway.cli.console import fail
 from headway.emulator import EmulatorConfig, serve
+from headway.perfmodel.catalogue import UnknownName
 from headway.telemetry.logs import configure
 
 
@@ -46,7 +47,9 @@ def command(
     config = EmulatorConfig(**flags)
     try:
         serve(config)
-    except ValueError as error:  # unknown names, impossible sizes, a model that does not fit: the message says which
+    except UnknownName as error:
+        fail(str(error), "`headway check --list` names every model and GPU")
+    except ValueError as error:  # impossible sizes, a model that does not fit: the message says which
         fail(str(error))
     except OSError as error:
         fail(f"cannot listen on {host}:{port}: {error.strerror or error}", "choose another --port; 0 takes a free one")

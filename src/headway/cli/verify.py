@@ -24,7 +24,7 @@ def command(
 ) -> None:
     """Replay a journal and reproduce every decision. Exits 1 at the first command that differs."""
     try:
-        with Progress(*COLUMNS, console=err, transient=True) as progress:
+        with Progress(*COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
             task = progress.add_task("", total=file.stat().st_size, lines=0)
             lines = _Lines(file, progress, task)
             mismatch = replay(lines, find())
