@@ -62,6 +62,7 @@ def check(load: Workload, turns: int, seams: int) -> None:
     assert cut <= seams
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(30, 80), st.integers(1, 4), st.floats(0.05, 4.0), st.integers(0, 1000))
 def test_scaled_load_has_the_rate_and_whole_sessions(count: int, turns: int, factor: float, seed: int) -> None:
@@ -73,6 +74,7 @@ def test_scaled_load_has_the_rate_and_whole_sessions(count: int, turns: int, fac
     assert f"load x {factor:g}" in scaled.how[-1]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.floats(0, 300), st.floats(1, 400))
 def test_any_window_of_the_ring_keeps_turns_in_order(start_s: float, length_s: float) -> None:
@@ -88,6 +90,13 @@ def test_a_whole_turn_of_the_ring_has_every_request_once() -> None:
     turned = window(load, load.span_s / 3, load.span_s)
     assert len(turned.requests) == len(load.requests)
     assert sorted(r.prompt_tokens for r in turned.requests) == sorted(r.prompt_tokens for r in load.requests)
+
+
+@given(st.floats(0, 1e6), st.lists(st.floats(0, 1000), min_size=2, max_size=9))
+def test_a_turn_from_anywhere_neither_loses_nor_doubles_one(start_s: float, arrivals: list[float]) -> None:
+    load = as_workload("x", [Request(at, (Segment(1, 1),), 1) for at in sorted(arrivals)])
+    assert len(window(load, start_s, load.span_s).requests) == (len(arrivals) if load.span_s else 0)
+    assert len(window(load, arrivals[0], load.span_s).requests) == (len(arrivals) if load.span_s else 0)
 
 
 def test_windows_that_do_not_wrap_leave_requests_as_they_are() -> None:

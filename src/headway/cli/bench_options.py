@@ -25,7 +25,8 @@ class Endpoint(StrEnum):
 _WORKLOAD, _SENDING, _FIGURES = "Workload", "Sending", "Figures"
 _COLUMNS = (
     "Its columns, e.g. arrival=ts:ms,input=in_tokens,output=out_tokens,session=user,hashes=ids:512 "
-    "(units s, ms, us, ns, time; tokens per unit; tokens per block); or azure, mooncake; detected when left out."
+    "(units s, ms, us, ns, time; tokens per unit; tokens per block); or azure, mooncake, sharegpt, claude_code, "
+    "lmcache; detected when left out."
 )
 _EXACT = "Make the engine generate the workload's lengths exactly (ignore_eos: vLLM, SGLang, llama.cpp), or let it end."
 

@@ -137,12 +137,17 @@ def _ring(
     openings: frozenset[int],
 ) -> list[Request]:
     """What the ring holds from start_s on, lap by lap; each lap is a copy of its own (`number` and up)."""
+    if span_s <= 0:
+        return []
+    start_s %= span_s
+    laps, rest = divmod(length_s, span_s)
+    # A whole turn must end exactly where it began, whatever doubles make of start + span - span.
+    laps, end_s = (laps, start_s + rest) if start_s + rest < span_s else (laps + 1, start_s + rest - span_s)
     cut: list[Request] = []
-    end_s = start_s + length_s
-    for lap in range(math.ceil(end_s / span_s) if span_s > 0 else 0):
-        shift = lap * span_s - start_s
-        first, end = (bisect_left(requests, edge - shift, key=_arrival) for edge in (0.0, length_s))
-        cut.extend(_copies(requests[first:end], shift, number + lap, openings))
+    for lap in range(int(laps) + 1):
+        first = bisect_left(requests, start_s, key=_arrival) if lap == 0 else 0
+        end = bisect_left(requests, end_s, key=_arrival) if lap == laps else len(requests)
+        cut.extend(_copies(requests[first:end], lap * span_s - start_s, number + lap, openings))
     return cut
 
 
