@@ -36,6 +36,7 @@ def test_agents_go_on_for_long_and_share_nearly_all() -> None:
     assert max(request.turn for request in load.requests) > 40
 
 
+@pytest.mark.slow
 def test_bursts_come_in_the_first_ten_seconds_of_each_minute() -> None:
     load = generated("bursts", 20.0, 600.0, rng())
     firsts = np.array([request.arrival_s for request in load.requests if request.turn == 0])
