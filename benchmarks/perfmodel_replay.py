@@ -32,10 +32,13 @@ def closed_loop(
     arrivals: list[tuple[float, int]] = []
     sent: dict[int, float] = {}
     rows: list[tuple[int, float, float]] = []
+    free = 0.0  # when the server's process has done with those before
 
     def issue(number: int, now: float) -> None:
+        nonlocal free
         sent[number] = now
-        heapq.heappush(arrivals, (now + api.delay_s(sizes[number][0]), number))
+        free = max(free, now) + api.busy_s(sizes[number][0])
+        heapq.heappush(arrivals, (free + api.base_s, number))
 
     for number in range(min(concurrency, len(sizes))):
         issue(number, 0.0)

@@ -8,19 +8,25 @@ import msgspec
 
 
 class ApiCost(msgspec.Struct, frozen=True):
-    """Seconds between a request's arrival at the server and the scheduler, and from a token to the client, together.
+    """Seconds around the scheduler: from a request's arrival at the server to it, and from its token to the client.
 
-    `base_s`: HTTP, validation, template, the hop to the engine's process and back, detokenisation of the first token.
-    `per_token_s`: tokenising a prompt. Both fitted to the TTFT of measured runs (benchmarks/perfmodel_calibrate.py).
+    `base_s`: HTTP, the hop to the engine's process and back, detokenisation. `serial_s` and `per_token_s`: validating
+    and tokenising, which the server's one process does for one request after another: a burst of requests queues there.
+    All fitted to the TTFT of measured runs (benchmarks/perfmodel_calibrate.py).
     """
 
     base_s: float = 0.017
+    serial_s: float = 1e-3
     per_token_s: float = 1.6e-6
 
+    def busy_s(self, prompt_tokens: int) -> float:
+        """How long a request keeps the server's process."""
+        return self.serial_s + self.per_token_s * prompt_tokens
+
     def delay_s(self, prompt_tokens: int) -> float:
-        """What a request's TTFT has beyond queueing and steps."""
-        return self.base_s + self.per_token_s * prompt_tokens
+        """What the TTFT of a request that comes alone has beyond queueing and steps in the engine."""
+        return self.base_s + self.busy_s(prompt_tokens)
 
 
-ENGINE_CORE = ApiCost(0.0, 0.0)
+ENGINE_CORE = ApiCost(0.0, 0.0, 0.0)
 """For runs whose times were taken inside the engine's process: no server in between."""

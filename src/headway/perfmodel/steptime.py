@@ -50,7 +50,11 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepModel:
-    """The step time of one engine: an architecture, in a precision, on `tp` cards of one kind. Seconds."""
+    """The step time of one engine: an architecture, in a precision, on `tp` cards of one kind. Seconds.
+
+    `data_parallel` > 1: so many such engines share their experts (vLLM's --data-parallel-size with expert parallelism),
+    and each works on a batch like this one.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class StepModel:
         precision: str = "bfloat16",
         tp: int = 1,
         kv_dtype: str = "auto",
+        data_parallel: int = 1,
         coefficients: Coefficients | None = None,
         efficiency: Efficiency | None = None,
     ) -> None:
@@ -70,7 +75,7 @@ class StepModel:
         reached = efficiency or EFFICIENCIES[gpu.generation]
         narrow_kv = kv_dtype.startswith("fp8")
         self.work = w = work.count(model, scheme, tp, 1 if narrow_kv else 2)
-        timing = _Timing(w, gpu, tp, _arithmetic(gpu, scheme), reached, c)
+        timing = _Timing(w, gpu, tp, _arithmetic(gpu, scheme), reached, c, data_parallel)
         self._tokens: list[float] = timing.tokens_s().tolist()
         self._slope: float = self._tokens[-1] - self._tokens[-2]
         self._head: list[float] = timing.heads_s().tolist()
@@ -137,8 +142,9 @@ class _Timing:
     """The tables of one model: seconds by tokens, seconds by sequences."""
 
     def __init__(
-        self, counted: work.Work, gpu: Gpu, tp: int, arithmetic: str, reached: Efficiency, c: Coefficients
+        self, counted: work.Work, gpu: Gpu, tp: int, arithmetic: str, reached: Efficiency, c: Coefficients, ranks: int
     ) -> None:
+        self.ranks = ranks
         self.work, self.gpu, self.tp, self.arithmetic, self.reached, self.c = counted, gpu, tp, arithmetic, reached, c
         self.bandwidth = gpu.bandwidth_bytes_per_s
 
@@ -169,11 +175,13 @@ class _Timing:
         w, e = self.work, self.reached
         if not w.expert_layers:
             return np.zeros_like(tokens)
-        distinct = w.experts * (1 - (1 - w.chosen / w.experts) ** tokens)
+        r = self.ranks
+        distinct = w.experts / r * (1 - (1 - w.chosen / w.experts) ** (r * tokens))
         read = distinct * w.expert_bytes / (e.expert_weights * self.bandwidth)
         multiply = tokens * w.expert_flops / self._rate(self.arithmetic, e.expert_flops)
         moved = self.c.expert_moved * tokens * w.chosen * w.hidden * 2 / self.bandwidth
-        return w.expert_layers * (e.expert_s + e.distinct_s * distinct + moved + _overlap(read, multiply))
+        exchange = 2 * comm.all_reduce_s(r * tokens * w.hidden * 2, self.gpu, r)  # gather tokens, scatter results
+        return w.expert_layers * (e.expert_s + e.distinct_s * distinct + moved + exchange + _overlap(read, multiply))
 
     def _rate(self, kind: str, shares: dict[str, float]) -> float:
         by_kind = {"fp8": self.gpu.fp8_flops, "fp4": self.gpu.fp4_flops, "int8": self.gpu.int8_flops}
