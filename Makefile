@@ -13,12 +13,12 @@ help: ## this list
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing pinned packages into $(VENV) (once; about a minute) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,engines,sim,lint]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test,engines,sim,lint]'
 	@touch $@
 
 $(VENV)/sdk-%/.installed: tests/sdk/openai-%.txt | $(STAMP)
 	@echo "installing OpenAI SDK $*.x for the compatibility tests ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/sdk-$* -r $<
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade --target $(VENV)/sdk-$* -r $<
 	@touch $@
 
 demo: $(STAMP) ## four emulated replicas, the gateway, a chat workload, two policies compared
