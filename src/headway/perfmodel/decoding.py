@@ -101,7 +101,7 @@ class Decoding:
         job.own = -(-job.computed // self._size) - job.shared
 
     def advance(self, steps: int) -> list[Job]:
-        """So many steps were done. Returns those who said their last token in the last of them."""
+        """So many steps were done. Returns those who said their last token in the last of them; they are stopped."""
         self.step += steps
         self.context += self.count * steps
         ended = []
@@ -109,6 +109,7 @@ class Decoding:
         while due and due[0][0] <= step:
             end, _, job = heapq.heappop(due)
             if _ends_at(job, end):
+                self.stop(job)
                 ended.append(job)
         return ended
 
