@@ -152,6 +152,7 @@ class Driver:
             prompt_tokens=prompt.tokens if known else 0,
             max_output_tokens=request.output_tokens if known else 0,
             prefix_hashes=prompt.hashes,
+            tenant=request.tenant,
             session_key=request.session,
             stream=True,
             fingerprint=index + 1,
