@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from headway.report.board import Board, choose_reference
-from headway.report.measures import GOOD, MEASURES
+from headway.report.measures import GOOD, MEASURES, portion
 from headway.workload.results import RunResult
 from tests.report.simulated import run
 
@@ -75,3 +75,9 @@ def test_equal_figures_have_no_best() -> None:
         Board([*results("a", good=5), *results("b", good=5)]).best(0.85, measure("gpu_hours_per_1k_good")) is not None
     )
     assert Board([*results("a", failed=0), *results("b", failed=0)]).best(0.85, measure("failed")) is None
+
+
+def test_all_is_said_of_all_only() -> None:
+    assert [portion(value) for value in (1.0, 0.99996, 0.9995, 0.9312, 0.0, None)] == [
+        *("100 %", "99.99 %", "99.95 %", "93.1 %", "0 %", "-")
+    ]

@@ -80,7 +80,7 @@ def command(
         typer.echo(msgspec.json.encode([run.result for run in runs]).decode())
     else:
         for word, sentence in scenario_words(asked, made):
-            out.print(f"[dim]{word:<9}{escape(sentence)}[/]", highlight=False, soft_wrap=True)
+            out.print(f"[dim]{word:<10}{escape(sentence)}[/]", highlight=False, soft_wrap=True)
         show(out, [run.result for run in runs], asked.reference)
     if html is not None:
         err.print(f"report written to {html}", highlight=False)

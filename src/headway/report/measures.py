@@ -27,6 +27,13 @@ class Measure(msgspec.Struct, frozen=True):
     about: str
 
 
+def portion(value: float | None) -> str:
+    """93.1 %, and never 100 % unless it is all of them."""
+    if value is None or not 0.9995 <= value < 1.0:
+        return share(value)
+    return f"{int(value * 10_000) / 100:.2f} %"
+
+
 def micros(value: float | None) -> str:
     """12.3 µs"""
     return seconds(None if value is None else value * 1e-6)
@@ -56,7 +63,7 @@ _GOT: Group = "what clients got"
 _TOOK: Group = "what it took"
 
 MEASURES: tuple[Measure, ...] = (
-    _field("good_share", "good", _GOT, share, 1, "requests that met both SLOs, of all; refusals count as misses"),
+    _field("good_share", "good", _GOT, portion, 1, "requests that met both SLOs, of all; refusals count as misses"),
     _field("goodput_rps", "goodput", _GOT, rate, 1, "good requests per second"),
     _field("ttft_p50_s", "TTFT\np50", _GOT, seconds, -1, "arrival to first token, median of served requests"),
     _field("ttft_p99_s", "TTFT\np99", _GOT, seconds, -1, "arrival to first token, 99th percentile"),

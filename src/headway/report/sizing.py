@@ -12,6 +12,7 @@ from rich.table import Table
 from headway.report.board import USUAL_REFERENCE
 from headway.report.figures import NOTHING, seconds, share
 from headway.report.fitting import fitted, paper
+from headway.report.measures import portion
 from headway.workload.results import RunResult
 
 
@@ -43,8 +44,8 @@ Write = Callable[[FleetSize], str]
 
 _COLUMNS: tuple[tuple[str, str, Write], ...] = (
     ("gpus", "GPUs", lambda size: str((size.replicas or 0) * size.gpus)),
-    ("good", "good", lambda size: share(size.mean("good_share"))),
-    ("worst", "worst\nseed", lambda size: share(min(run.good_share for run in size.results))),
+    ("good", "good", lambda size: portion(size.mean("good_share"))),
+    ("worst", "worst\nseed", lambda size: portion(min(run.good_share for run in size.results))),
     ("fewer", "with one\nfewer", lambda size: share(size.one_fewer)),
     ("ttft", "TTFT\np99", lambda size: seconds(size.mean("ttft_p99_s"))),
     ("late", "late", lambda size: share(size.mean("late", of_requests=True))),

@@ -5,7 +5,7 @@ from html import escape
 
 from headway.report.board import Board, Cell
 from headway.report.figures import share
-from headway.report.measures import GOOD, MEASURES, Measure
+from headway.report.measures import GOOD, MEASURES, Measure, portion
 from headway.report.plots import Styles
 from headway.report.simulation import points
 
@@ -78,7 +78,7 @@ def _difference(cell: Cell, measure: Measure) -> str:
     change = cell.difference
     if change is None:
         return ""
-    if measure.write is share:
+    if measure.write in (portion, share):
         text = points(change).replace("\\", "") + " pts"
     else:
         text = signed(change.mean, measure)
