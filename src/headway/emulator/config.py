@@ -83,7 +83,7 @@ class Machine(msgspec.Struct, frozen=True):
 def machine(config: EmulatorConfig) -> Machine:
     """Look everything up and do the sums. Raises UnknownName, DoesNotFit, or ValueError for impossible sizes."""
     model, gpu = catalogue.model(config.model), catalogue.gpu(config.gpu)
-    precision = catalogue.precision(config.quantization or config.dtype)
+    precision = catalogue.precision(config.quantization or config.dtype, model)
     if config.time_scale <= 0 or config.tensor_parallel_size < 1 or config.block_size < 1:
         raise ValueError("time_scale, tensor_parallel_size and block_size must be positive")
     seqs, batched = ROOMY if gpu.roomy else ORDINARY
@@ -100,7 +100,7 @@ def machine(config: EmulatorConfig) -> Machine:
         max_num_batched_tokens=batched,
         max_model_len=config.max_model_len,
     )
-    blocks = config.kv_tokens // config.block_size or plan.kv_blocks
+    blocks = (config.kv_tokens or plan.kv_tokens) // config.block_size
     if not blocks:
         raise DoesNotFit(_shortage(config, plan))
     length = min(config.max_model_len or model.max_position, blocks * config.block_size)

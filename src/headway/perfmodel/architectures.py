@@ -10,6 +10,9 @@ mlps    d dense, m mixture of experts, - none
 
 import msgspec
 
+LATENT_UP = "keys and values"
+"""Name of the tensor that unpacks latent rows; engines keep a 16-bit copy of it beside a quantised one."""
+
 
 class Part(msgspec.Struct, frozen=True):
     """One weight tensor of one layer, fused as engines fuse it (queries with keys and values, gate with up).
@@ -263,7 +266,7 @@ def _latent_parts(model: Architecture, latent: Latent) -> list[Part]:
     parts = [
         Part("compression", copied=model.hidden * (latent.width + latent.query_rank)),
         Part("queries", (latent.query_rank or model.hidden) * model.heads * width),
-        Part("keys and values", latent.kv_rank * model.heads * (latent.nope + latent.value)),
+        Part(LATENT_UP, latent.kv_rank * model.heads * (latent.nope + latent.value)),
         Part("output", model.heads * latent.value * model.hidden),
     ]
     if latent.index_dim:

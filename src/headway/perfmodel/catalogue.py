@@ -1,28 +1,19 @@
 """Looking things up: a GPU or a model by any of its names, an unknown one refused with what it may have meant.
 
-Names compare without case. The tables are `gpus` and `architectures`; the widths of number formats are here.
+Names compare without case. The tables are `gpus`, `models` and `quantisation`.
 """
 
 import difflib
 from typing import TypeVar
 
+import msgspec
+
 from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.gpus import GPUS, Gpu
 from headway.perfmodel.models import ARCHITECTURES
-
-WEIGHT_BYTES: dict[str, float] = {
-    "float32": 4.0,
-    "bfloat16": 2.0,
-    "float16": 2.0,
-    "fp8": 1.0,
-    "int8": 1.0,
-    "int4": 0.5625,  # 4 bits, and a 16-bit scale and zero point per group of 64
-}
-"""Bytes per matrix weight by precision. Quantised models keep embeddings and head in 16 bits."""
+from headway.perfmodel.quantisation import SCHEMES, SPELLINGS, of_name
 
 T = TypeVar("T")
-
-_SPELLINGS = {"auto": "bfloat16", "half": "float16", "float": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 class UnknownName(ValueError):
@@ -35,13 +26,25 @@ def gpu(name: str) -> Gpu:
 
 
 def model(name: str) -> Architecture:
-    """The architecture of this Hugging Face id or alias. Raises UnknownName."""
-    return _find("model", name, {key: one for one in ARCHITECTURES for key in (one.id, *one.aliases)})
+    """The architecture of this Hugging Face id or alias; quantised copies are known by the ending of their name
+    ("RedHatAI/Qwen2.5-7B-Instruct-FP8-dynamic"), whoever publishes them. Raises UnknownName."""
+    table = {key: one for one in ARCHITECTURES for key in (one.id, *one.aliases)}
+    folded = {key.lower(): one for key, one in table.items()}
+    if name.lower() in folded:
+        return folded[name.lower()]
+    base, scheme = of_name(name)
+    last = {key.rsplit("/", 1)[-1]: one for key, one in folded.items()}
+    found = last.get(base.rsplit("/", 1)[-1].lower()) or last.get(base.rsplit("/", 1)[-1].lower().removeprefix("meta-"))
+    if found is None:
+        return _find("model", name, table)
+    return msgspec.structs.replace(found, quantisation=scheme) if scheme else found
 
 
-def precision(name: str) -> str:
-    """The canonical name of a weight format (a key of WEIGHT_BYTES). Raises UnknownName."""
-    return _find("precision", name, {key: key for key in WEIGHT_BYTES} | _SPELLINGS)
+def precision(name: str, model: Architecture | None = None) -> str:
+    """The canonical name of a weight format; "auto": the model's own, bfloat16 without a model. Raises UnknownName."""
+    if name == "auto" and model:
+        return model.quantisation or model.dtype
+    return _find("precision", name, {one.name: one.name for one in SCHEMES} | SPELLINGS)
 
 
 def gpu_names() -> list[str]:

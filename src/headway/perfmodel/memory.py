@@ -1,106 +1,251 @@
-"""Where a GPU's memory goes when an engine starts, and how many tokens of KV cache are left.
+"""Where a GPU's memory goes when an engine starts, how many tokens of KV cache are left, and whether it starts at all.
 
-Sums only; what a step costs in time is in `steptime`. The accounting is vLLM's own: what was asked for (utilisation
-times the card), less weights, less the activation peak of a profiling run, less what CUDA and NCCL take outside the
-allocator, is the KV pool, cut into blocks; CUDA graphs are not part of it. Against 24 start-up logs of dense models
-the pool in tokens is off by 0.05 % in the median and 16 % at worst (docs/perfmodel.md).
+Sums only; the parts come from `weights`, `activation`, `kv` and `versions`. The accounting is vLLM's own: what was
+asked for (utilisation times the card), less weights, less the activation peak of a profiling run, less what CUDA and
+NCCL take outside the allocator, less CUDA graphs where the version counts them, is the KV pool, cut into blocks; the
+engine refuses to start when a sequence of max_model_len would not fit. docs/memory.md has the errors on real logs.
 """
+
+from typing import TypedDict, Unpack
 
 import msgspec
 
+from headway.perfmodel import activation, kv, weights
 from headway.perfmodel.architectures import Architecture
-from headway.perfmodel.catalogue import WEIGHT_BYTES
 from headway.perfmodel.gpus import GIB, Gpu
+from headway.perfmodel.kv import Layout, kv_bytes_per_token
+from headway.perfmodel.quantisation import Scheme, scheme
+from headway.perfmodel.versions import LATEST, Rules, rules
+from headway.perfmodel.weights import Stage, stages
 
-ACTIVATION_PER_LOGIT = 3.85 * 4
-"""Bytes per sequence and vocabulary entry in the profiling run's sampler (fitted by the logs of vLLM >= 0.17)."""
+__all__ = ["LATEST", "MemoryPlan", "Settings", "kv_bytes_per_token", "plan", "weights_bytes"]
 
-NON_TORCH_BYTES = {1: int(0.25 * GIB), 2: int(2.10 * GIB), 4: int(2.21 * GIB), 8: int(2.30 * GIB)}
-"""CUDA context, NCCL and custom all-reduce buffers by tensor-parallel size (vLLM 0.19 logs; 8 extrapolated)."""
+CONTEXT_BYTES = {True: int(0.13 * GIB), False: int(0.05 * GIB)}
+"""What libraries take outside PyTorch on one GPU once the engine runs, on Hopper and Blackwell or on older cards: logs
+of 0.11 to 0.17 on H100 have 0.12 to 0.14 GiB, logs of Turing to Ada cards 0.01 to 0.08."""
+
+GRAPH_PROFILING_BYTES = int(0.12 * GIB)
+"""Since 0.18 CUDA graphs are profiled before memory is measured, and what that loads stays: 0.25 GiB in all on H100."""
+
+WHOLE_CONTEXT_BYTES = int(0.45 * GIB)
+"""Before 0.5 the CUDA context itself counted: what the driver takes on an A100 for an empty process."""
+
+NCCL_BYTES = {"nvlink": int(0.42 * GIB), "pcie": int(0.20 * GIB)}
+"""NCCL's channels and the custom all-reduce's buffers by link: 0.55 GiB in all at TP 2 on H100 (0.11), 0.2 to 0.3 over
+PCIe (L40S, RTX 3090)."""
+
+FUSED_ALLREDUCE_BYTES = int(1.4 * GIB)
+"""FlashInfer's fused all-reduce (vLLM >= 0.17, Hopper and Blackwell, TP > 1 without PP): 2.07 GiB in all at TP 2."""
+
+PER_RANK_BYTES = int(0.07 * GIB)
+"""Peer buffers per further rank: 2.21 GiB in all at TP 4 against 2.07 at TP 2."""
+
+GRAPH_BYTES = int(0.40 * GIB)
+GRAPHS_PER_LAYER_BYTES = int(0.0155 * GIB)
+"""CUDA graphs of all usual sizes (51 up to a batch of 512): a base and about 160 kB per layer and graph, two graphs
+each. From 20 logs of 0.19, within 30 %; fewer where max_num_seqs allows fewer sizes."""
+
+
+class Asked(TypedDict, total=False):
+    """Settings of an engine, named as vLLM's flags are; 0 and "auto" are its defaults."""
+
+    precision: str
+    tp: int
+    pp: int
+    utilization: float
+    kv_dtype: str
+    block_size: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    version: str
+    eager: bool
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Asked, with defaults. `precision`: a name of `quantisation`, "auto": the checkpoint's own."""
+
+    precision: str = "auto"
+    tp: int = 1
+    pp: int = 1
+    utilization: float = 0.0
+    kv_dtype: str = "auto"
+    block_size: int = 16
+    max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
+    max_model_len: int = 0
+    version: str = LATEST
+    eager: bool = False
 
 
 class MemoryPlan(msgspec.Struct, frozen=True):
-    """Bytes per GPU, and the pool in tokens. `kv_tokens` is 0 when the model does not fit (`fits` is False)."""
+    """Bytes per GPU (of the pipeline stage with the least room), and the pool. `reason` says why it fits or not.
+
+    `kv_bytes` is the pool, negative where weights and the rest exceed what was asked for (the emulator and tables show
+    0); `kv_tokens` its size as the engine prints it; `max_model_len`, `max_num_seqs` and `max_num_batched_tokens` what
+    was asked or the version's defaults.
+    """
 
     total_bytes: int
     requested_bytes: int
     weights_bytes: int
     activation_bytes: int
     non_torch_bytes: int
+    cuda_graph_bytes: int
+    graphs_counted: bool
     kv_bytes: int
     kv_bytes_per_token: int
     kv_blocks: int
-    block_size: int
+    kv_tokens: int
+    layout: Layout
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    fits: bool
+    reason: str
 
     @property
-    def kv_tokens(self) -> int:
-        """Capacity of the KV pool in tokens."""
-        return self.kv_blocks * self.block_size
+    def block_size(self) -> int:
+        """Tokens a block holds."""
+        return self.layout.block_size
+
+    def concurrency(self, tokens: int) -> float:
+        """Sequences of this many tokens that fit into the pool at once."""
+        return self.kv_blocks / self.layout.blocks_of(tokens)
 
     @property
-    def fits(self) -> bool:
-        """Whether at least one block is left for the KV cache."""
-        return self.kv_blocks > 0
+    def longest(self) -> int:
+        """The largest max_model_len with which the engine would start, at most the model's own; 0: none."""
+        low, high = 0, self.max_model_len
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.layout.blocks_of(middle) <= self.kv_blocks else (low, middle - 1)
+        return low
 
 
-def weights_bytes(model: Architecture, precision: str, tp: int = 1) -> int:
-    """Bytes of weights per GPU, all split over `tp`; quantisation leaves the embeddings in 16 bits."""
-    width = WEIGHT_BYTES[precision]
-    wide = max(width, 2.0)
-    tables = model.parameters - model.layer_parameters
-    return int((model.layer_parameters * width + tables * wide) / tp)
+def plan(model: Architecture, gpu: Gpu, **asked: Unpack[Asked]) -> MemoryPlan:
+    """What an engine would find at start. Raises BadVersion, or ValueError for sizes that no engine accepts."""
+    settings = Settings(**asked)
+    _check(model, settings)
+    one = resolve(model, settings.precision)
+    stage_plans = [_stage(model, gpu, settings, one, stage) for stage in stages(model.layers, settings.pp)]
+    return min(stage_plans, key=lambda stage_plan: (stage_plan.kv_blocks, stage_plan.kv_bytes))
 
 
-def kv_bytes_per_token(model: Architecture, kv_dtype: str = "auto", tp: int = 1) -> int:
-    """Bytes of KV cache per token and GPU: `2 L max(1, kv_heads / tp) head_dim B`."""
-    width = 1 if kv_dtype.startswith("fp8") else 2
-    return 2 * model.layers * max(1, model.kv_heads // tp) * model.head_dim * width
+def weights_bytes(model: Architecture, precision: str = "auto", tp: int = 1) -> int:
+    """Bytes of weights per GPU without pipeline parallelism."""
+    return weights.weights_bytes(model, resolve(model, precision), tp)
 
 
-def activation_bytes(model: Architecture, max_num_seqs: int, max_num_batched_tokens: int, tp: int = 1) -> int:
-    """Peak of the profiling run: the sampler's logits, or the widest MLP activations, whichever is more."""
-    sampler = ACTIVATION_PER_LOGIT * max_num_seqs * model.vocab
-    layers = max_num_batched_tokens * 3 * (model.intermediate / tp + model.hidden) * 2
-    return int(max(sampler, layers))
+def resolve(model: Architecture, precision: str) -> Scheme:
+    """The weight format: what was asked for, else the checkpoint's. Raises ValueError for an unknown name."""
+    name = precision if precision != "auto" else model.quantisation or model.dtype
+    found = scheme(name)
+    if found is None:
+        raise ValueError(f"unknown weight format {name!r}")
+    return found
 
 
-def plan(
-    model: Architecture,
-    gpu: Gpu,
-    *,
-    precision: str = "bfloat16",
-    tp: int = 1,
-    utilization: float = 0.92,
-    kv_dtype: str = "auto",
-    block_size: int = 16,
-    max_num_seqs: int = 256,
-    max_num_batched_tokens: int = 2048,
-    max_model_len: int = 0,
-) -> MemoryPlan:
-    """What an engine would find at start. Layers with a sliding window keep at most window + one batch of tokens."""
-    requested = int(utilization * gpu.memory_bytes)
-    weights = weights_bytes(model, precision, tp)
-    activation = activation_bytes(model, max_num_seqs, max_num_batched_tokens, tp)
-    non_torch = NON_TORCH_BYTES.get(tp, NON_TORCH_BYTES[8])
-    left = requested - weights - activation - non_torch
-    per_token = kv_bytes_per_token(model, kv_dtype, tp)
-    cost = per_token * _windowed_share(model, max_model_len or model.max_position, max_num_batched_tokens)
+def non_torch_bytes(gpu: Gpu, version: Rules, tp: int, pp: int) -> int:
+    """Taken outside PyTorch's allocator on one GPU."""
+    modern = gpu.generation in ("hopper", "blackwell")
+    context = CONTEXT_BYTES[modern]
+    context += GRAPH_PROFILING_BYTES if version.minor >= 18 else 0
+    context += WHOLE_CONTEXT_BYTES if version.minor < 5 else 0
+    if tp * pp == 1:
+        return context
+    fused = tp > 1 and pp == 1 and version.minor >= 17 and modern
+    communication = NCCL_BYTES[gpu.link] + (FUSED_ALLREDUCE_BYTES if fused else 0)
+    return context + communication + PER_RANK_BYTES * max(0, tp - 2)
+
+
+def cuda_graph_bytes(layers: int, max_num_seqs: int) -> int:
+    """Of all captured sizes: 1, 2, 4, then every 8 up to 256 and every 16 up to twice max_num_seqs or 512."""
+    largest = min(2 * max_num_seqs, 512)
+    sizes = 3 + len(range(8, min(largest, 255) + 1, 8)) + len(range(256, largest + 1, 16))
+    return int(GRAPH_BYTES + GRAPHS_PER_LAYER_BYTES * layers * sizes / 51)
+
+
+def _check(model: Architecture, settings: Settings) -> None:
+    if min(settings.tp, settings.pp, settings.block_size) < 1:
+        raise ValueError("parallel sizes and block size must be at least 1")
+    if model.heads % settings.tp:
+        raise ValueError(
+            f"{model.heads} attention heads cannot be split over {settings.tp} GPUs (tensor parallel size)"
+        )
+    if settings.pp > model.layers:
+        raise ValueError(f"{model.layers} layers cannot be split over {settings.pp} pipeline stages")
+    if not 0 <= settings.utilization <= 1:
+        raise ValueError(f"utilisation {settings.utilization} is not between 0 and 1")
+
+
+def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage: Stage) -> MemoryPlan:
+    version = rules(settings.version)
+    length = settings.max_model_len or model.max_position
+    seqs, batched = version.batch(gpu, length)
+    seqs, batched = settings.max_num_seqs or seqs, settings.max_num_batched_tokens or batched
+    run = activation.Run(seqs, batched, settings.tp, stage.first, stage.last)
+    layout = kv.layout(
+        model,
+        version,
+        kv_dtype=settings.kv_dtype,
+        tp=settings.tp,
+        block_size=settings.block_size,
+        max_num_batched_tokens=batched,
+        letters=model.mixer_letters[stage.start : stage.end],
+    )
+    parts = {
+        "weights": weights.weights_bytes(model, one, settings.tp, stage),
+        "activations": activation.activation_bytes(model, gpu, version, one, run),
+        "outside PyTorch": non_torch_bytes(gpu, version, settings.tp, settings.pp),
+        "CUDA graphs": 0 if settings.eager else cuda_graph_bytes(stage.end - stage.start, seqs),
+    }
+    requested = int((settings.utilization or version.utilization) * gpu.memory_bytes)
+    counted = sum(parts.values()) - (0 if version.graphs_counted else parts["CUDA graphs"])
+    left = requested - counted
+    blocks = max(0, left // layout.block_bytes)
+    extra = requested - parts["activations"] + (0 if version.graphs_counted else parts["CUDA graphs"])
+    fits, reason = _verdict(gpu, requested, extra, parts, left, layout, length)
     return MemoryPlan(
         total_bytes=gpu.memory_bytes,
         requested_bytes=requested,
-        weights_bytes=weights,
-        activation_bytes=activation,
-        non_torch_bytes=non_torch,
-        kv_bytes=max(0, left),
-        kv_bytes_per_token=per_token,
-        kv_blocks=max(0, int(left // (block_size * cost))),
-        block_size=block_size,
+        weights_bytes=parts["weights"],
+        activation_bytes=parts["activations"],
+        non_torch_bytes=parts["outside PyTorch"],
+        cuda_graph_bytes=parts["CUDA graphs"],
+        graphs_counted=version.graphs_counted,
+        kv_bytes=left,
+        kv_bytes_per_token=kv_bytes_per_token(model, settings.kv_dtype, settings.tp),
+        kv_blocks=blocks,
+        kv_tokens=layout.reported_tokens(blocks, length, version),
+        layout=layout,
+        max_model_len=length,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=batched,
+        fits=fits,
+        reason=reason,
     )
 
 
-def _windowed_share(model: Architecture, max_model_len: int, max_num_batched_tokens: int) -> float:
-    """Average share of a full-length sequence that a layer keeps: 1 without sliding windows."""
-    if not model.window:
-        return 1.0
-    kept = min(max_model_len, model.window + max_num_batched_tokens) / max_model_len
-    return 1.0 - (model.window_layers / model.layers) * (1.0 - kept)
+def _verdict(
+    gpu: Gpu, requested: int, running: int, parts: dict[str, int], left: int, layout: Layout, length: int
+) -> tuple[bool, str]:
+    """Whether the engine starts, and the sentence that says why. `running`: bytes taken when graphs are captured; the
+    activations of the profiling run are free again by then."""
+    if parts["weights"] + parts["outside PyTorch"] > gpu.memory_bytes:
+        return False, f"the weights alone take {gib(parts['weights'])} of a card with {gib(gpu.memory_bytes)}"
+    if left <= 0:
+        sums = ", ".join(f"{what} {gib(size)}" for what, size in parts.items() if size)
+        return False, f"nothing is left for the KV cache: {gib(requested)} asked for, {sums}"
+    if running > gpu.memory_bytes:
+        return False, f"CUDA graphs ({gib(parts['CUDA graphs'])}) come on top of {gib(requested)} and exceed the card"
+    needed = layout.bytes_of(length)
+    if needed > left:
+        return False, f"one sequence of {length:,} tokens needs {gib(needed)} of KV cache, {gib(left)} are left"
+    at_once = left // layout.block_bytes / layout.blocks_of(length)
+    return True, f"{gib(left)} of KV cache hold {at_once:.2f} sequences of {length:,} tokens"
+
+
+def gib(size: float) -> str:
+    """1.23 GiB"""
+    return f"{size / GIB:.2f} GiB"

@@ -1,0 +1,104 @@
+"""The peak of an engine's profiling run: what it must keep free beside weights and cache.
+
+The run has two peaks, and the higher one counts: the layers, in the widest MLP; and the sampler, which handles one row
+of logits per sequence. Experts' buffers and a vision tower's results stay allocated through both. Counts of tensors
+are read from the engine's code; the two constants below come from its logs and say so.
+"""
+
+import msgspec
+
+from headway.perfmodel.architectures import Architecture, Vision
+from headway.perfmodel.gpus import Gpu
+from headway.perfmodel.quantisation import Scheme
+from headway.perfmodel.versions import Rules
+
+SORTED_ROWS = 9.5
+"""float32 tensors of (sequences x vocabulary) alive at once in a sampler that sorts: logits in 16 bits (0.5) and in 32,
+sorted values, 64-bit indices, the sort's own copies of both, probabilities. The sum is what logs of 0.6 to 0.16 show,
+0.98 to 1.02 of it on eight models."""
+
+PIVOT_ROWS = 3.5
+"""Without a sort: 16-bit logits (0.5), 32-bit logits, probabilities, and the exponential noise that picks a token."""
+
+PLAIN_ROWS = 0.5
+"""The second runner's dummy requests ask for no filter: only 16-bit logits."""
+
+BESIDE = 3.5
+"""Tensors of (tokens x hidden) beside the widest MLP tensors: its input, residual and output, and about half of one for
+attention's leftovers. From three logs: 3.42, 3.46, 3.5."""
+
+FIXED_BYTES = 50 << 20
+"""cuBLAS's workspace (32 MiB on Hopper) and small buffers; logs of 0.17 to 0.19 leave 45 to 60 MiB unexplained."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What the profiling run works on."""
+
+    seqs: int
+    tokens: int
+    tp: int = 1
+    first: bool = True
+    last: bool = True
+
+
+def activation_bytes(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: Run) -> int:
+    """Peak in bytes on one GPU of a pipeline stage."""
+    kept = _experts(model, run, rules) if rules.workspace_kept else 0.0
+    seen = _kept_images(model.vision, model.hidden, run) if model.vision and run.first and not rules.first else 0.0
+    layers = _layers(model, run) + (0.0 if rules.workspace_kept else _experts(model, run, rules))
+    if rules.reductions_kept and run.tp > 1:
+        layers += 2 * model.layers * 2.0 * run.tokens * model.hidden
+    sampling = _sampler(model, gpu, rules, scheme, run) if run.last else 0.0
+    peak = max(layers, sampling) + kept + seen
+    images = _tower(model.vision, run) if model.vision and run.first and not rules.first else 0.0
+    return int(max(peak, images + seen)) + FIXED_BYTES
+
+
+def _sampler(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: Run) -> float:
+    """Rows of logits, and the hidden states that they come from."""
+    rows, vocab = min(run.seqs, run.tokens), 4.0 * model.vocab
+    hidden = 2.0 * run.tokens * model.hidden
+    kind = rules.sampler(model, scheme.bits < 16)
+    if kind == "none":
+        return 2.0 * run.tokens * model.vocab + hidden
+    tensors = {"sort": SORTED_ROWS, "plain": PLAIN_ROWS}.get(kind, PIVOT_ROWS)
+    scratch = min(gpu.multiprocessors, rows) * vocab if kind == "pivot" else 0.0  # a row per running program
+    return tensors * rows * vocab + scratch + hidden
+
+
+def _layers(model: Architecture, run: Run) -> float:
+    """The widest MLP: its input projections and their product, beside what is as wide as the hidden state."""
+    widest = 0.0
+    if "d" in model.mlp_letters:
+        widest = model.intermediate / run.tp
+    if model.experts and model.experts.shared:
+        widest = max(widest, model.experts.shared / run.tp)
+    inside = (3 if model.gated else 2) * widest
+    if model.latent:  # keys and values of a prompt are unpacked for all heads
+        heads = model.heads / run.tp
+        inside = max(inside, heads * (2 * (model.latent.nope + model.latent.rope) + model.latent.value))
+    return 2.0 * run.tokens * (inside + BESIDE * model.hidden)
+
+
+def _experts(model: Architecture, run: Run, rules: Rules) -> float:
+    """Two buffers with a row per token and chosen expert: one for the up- and down-projection, one for what is between
+    (fused_moe's intermediate caches, later its workspaces, where either is wide enough for the hidden state)."""
+    if not model.experts:
+        return 0.0
+    inside = -(-model.experts.intermediate // run.tp)
+    hidden = model.experts.hidden_of(model.hidden)
+    up = (2 if model.gated else 1) * inside
+    between = max(inside, hidden) if rules.workspace_kept else inside
+    return 2.0 * run.tokens * model.experts.chosen * (between + max(up, hidden))
+
+
+def _kept_images(vision: Vision, hidden: int, run: Run) -> float:
+    """Results for as many image tokens as one batch may have, and the pixels (16 bits, 3 colours) they came from."""
+    tokens = max(run.tokens, vision.tokens)
+    return 2.0 * tokens * hidden + 6.0 * tokens * vision.token_pixels
+
+
+def _tower(vision: Vision, run: Run) -> float:
+    """The tower's own peak: as many patches, in attention (4 widths) and its MLP (2 inner widths)."""
+    patches = max(run.tokens, vision.tokens) * vision.token_patches
+    return 2.0 * patches * (4 * vision.width + 2 * vision.inner)
