@@ -6,9 +6,11 @@ from collections.abc import Iterable
 import msgspec
 
 from headway.compose.load import near
+from headway.compose.recipe import Recipe
 from headway.compose.registry import Registry, find
 from headway.core.brain import Brain
 from headway.core.constants import BrainConfig, LengthConfig
+from headway.core.plugin import Plugin
 from headway.sim.sweep import Contender
 
 QUEUE = "+queue"
@@ -34,13 +36,22 @@ class MakeBrain(msgspec.Struct, frozen=True):
     options: bytes = b""
 
     def __call__(self, seed: int) -> Brain:
-        """A fresh brain; equal seeds, equal chance."""
+        """A fresh brain, the same that a gateway makes of the same recipe; equal seeds, equal chance."""
         plugin = find().policies[self.policy]
-        config = msgspec.json.decode(self.options, type=plugin.config) if self.options else plugin.config()
-        policy = plugin.factory(config)
+        policy = plugin.factory(self._policy_config(plugin))
         if self.queued:
             policy.binds_late = True
-        return Brain(self.config, policy, random.Random(f"chance {seed}"))
+        return Brain(self.config, policy, random.Random(seed))
+
+    def header(self, seed: int) -> bytes:
+        """The first line of a journal of that brain. (A journal knows no `queued`.)"""
+        return Recipe(self.policy, seed, self.config, self._policy_config(find().policies[self.policy])).header()
+
+    def _policy_config(self, plugin: Plugin) -> msgspec.Struct:
+        config: msgspec.Struct = (
+            msgspec.json.decode(self.options, type=plugin.config) if self.options else plugin.config()
+        )
+        return config
 
 
 def contender(name: str, config: BrainConfig | None = None, registry: Registry | None = None) -> Contender:
