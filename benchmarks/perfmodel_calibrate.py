@@ -163,7 +163,7 @@ def main() -> None:
     rows = points(options.data / "aiconfigurator" / "silicon_sample.csv.gz")
     print("| fold | group | points | TPOT error | absolute | TTFT error | absolute |\n|---|---|---|---|---|---|---|")
     with ProcessPoolExecutor(options.processes) as spread:
-        for number, held in enumerate(deal(rows, options.folds)):
+        for number, held in enumerate(deal(rows, options.folds) if options.folds else []):
             found = fit(sample([p for p in rows if p.group not in held]), spread)
             report([p for p in rows if p.group in held], found, spread, lambda s: print(s, flush=True), str(number + 1))
         everything = fit(sample(rows), spread)

@@ -4,11 +4,13 @@ It behaves like vLLM V1's scheduler. There is no prefill phase and no decode pha
 not yet computed, and each step spends a budget of tokens on them, running sequences first, in the order they were let
 in. A running sequence that finds no free block takes those of the last one let in, which starts over later
 (preemption by recomputation). Waiting ones follow first come, first served, while budget, places and blocks last.
+Under the priority policy the lowest number goes first, the earlier of two equal ones, and the last in that order pays.
 
 No clock: the caller says what time it is and is told how long the step takes. Memory is in `blocks`, speed in
 `steptime`, what a sequence says in `tokens`.
 """
 
+import bisect
 from collections import deque
 
 import msgspec
@@ -19,7 +21,10 @@ from headway.perfmodel.steptime import Batch, StepModel
 
 
 class EngineConfig(msgspec.Struct, frozen=True):
-    """Sizes. `kv_blocks` of `block_size` tokens; `max_model_len` bounds prompt and output together."""
+    """Sizes. `kv_blocks` of `block_size` tokens; `max_model_len` bounds prompt and output together.
+
+    `scheduling_policy`: "fcfs", or "priority" (vLLM's --scheduling-policy).
+    """
 
     kv_blocks: int
     block_size: int = 16
@@ -27,6 +32,7 @@ class EngineConfig(msgspec.Struct, frozen=True):
     max_num_batched_tokens: int = 2048
     max_model_len: int = 8192
     enable_prefix_caching: bool = True
+    scheduling_policy: str = "fcfs"
 
 
 class StepResult(msgspec.Struct, frozen=True, gc=False):
@@ -78,6 +84,7 @@ class Engine:
         self.slowdown = 1.0
         self.sleep_level = 0
         self.paused = False
+        self._by_priority = config.scheduling_policy == "priority"
         self._sequences: dict[str, Sequence] = {}
         self._preemptions = self._queries = self._hits = self._prompts = self._generated = self._steps = 0
 
@@ -101,7 +108,10 @@ class Engine:
         limit = min(request.output_tokens or request.max_tokens, room)
         sequence = Sequence(request, self.config.block_size, limit, now)
         self._sequences[request.id] = sequence
-        self.waiting.append(sequence)
+        if self._by_priority:
+            bisect.insort(self.waiting, sequence, key=_rank)
+        else:
+            self.waiting.append(sequence)
         return sequence
 
     def abort(self, request_id: str) -> bool:
@@ -163,7 +173,7 @@ class Engine:
         )
 
     def _schedule_running(self, preempted: list[Sequence]) -> list[tuple[Sequence, int]]:
-        """Give running sequences their tokens, in order; the last one let in pays for missing blocks."""
+        """Give running sequences their tokens, in order; the last one (let in, or by priority) pays for missing blocks."""
         budget = self.config.max_num_batched_tokens
         size = self.config.block_size
         work: list[tuple[Sequence, int]] = []
@@ -174,14 +184,24 @@ class Engine:
             missing = -(-(sequence.computed + count) // size) - len(sequence.blocks)
             if missing > 0:
                 while missing > self.pool.free:
-                    preempted.append(self._preempt(self.running.pop()))
+                    victim = self._victim()
+                    preempted.append(self._preempt(self.running.pop(victim)))
                     if preempted[-1] is sequence:
                         return work
+                    if victim < index:  # it had its tokens for this step already
+                        budget += work.pop(victim)[1]
+                        index -= 1
                 sequence.blocks += self.pool.allocate(missing)
             work.append((sequence, count))
             budget -= count
             index += 1
         return work
+
+    def _victim(self) -> int:
+        """Index of the running sequence that gives way."""
+        if self._by_priority:
+            return max(range(len(self.running)), key=lambda index: _rank(self.running[index]))
+        return len(self.running) - 1
 
     def _admit(self, work: list[tuple[Sequence, int]], now: float) -> None:
         """Let waiting sequences in while tokens, places and blocks last; as in vLLM the whole prompt must find room."""
@@ -251,14 +271,23 @@ class Engine:
             self._release(sequence)
 
     def _preempt(self, sequence: Sequence) -> Sequence:
-        """Take all memory back; the sequence goes to the head of the queue and is computed anew. No token is lost."""
+        """Take all memory back; the sequence goes to the head of the queue (or to its rank in it) and is computed anew.
+        No token is lost."""
         self._release(sequence)
         sequence.computed = 0
         sequence.preemptions += 1
         self._preemptions += 1
-        self.waiting.appendleft(sequence)
+        if self._by_priority:
+            bisect.insort_left(self.waiting, sequence, key=_rank)
+        else:
+            self.waiting.appendleft(sequence)
         return sequence
 
     def _release(self, sequence: Sequence) -> None:
         self.pool.release(sequence.blocks)
         sequence.blocks = []
+
+
+def _rank(sequence: Sequence) -> tuple[int, float]:
+    """Order under the priority policy, first to last."""
+    return sequence.request.priority, sequence.arrived

@@ -16,7 +16,8 @@ class Request(msgspec.Struct, frozen=True):
     """What an engine is asked to do.
 
     `output_tokens` > 0 scripts the length (simulations): the answer ends after exactly so many tokens, EOS or not.
-    `salt` separates prefix caches: equal prompts share blocks only under equal salts.
+    `salt` separates prefix caches: equal prompts share blocks only under equal salts. `priority`: lower goes first, if
+    the engine looks at it.
     """
 
     id: str
@@ -27,6 +28,7 @@ class Request(msgspec.Struct, frozen=True):
     stop_token_ids: frozenset[int] = frozenset()
     salt: str = ""
     output_tokens: int = 0
+    priority: int = 0
 
 
 class Sequence:
