@@ -80,12 +80,18 @@ def demands(draw: st.DrawFn) -> Demand:
     return demand(prompt, draw(st.sampled_from((0.0, 1.0, 300.0, 30_000.0))), hits, sigma=draw(tokens(5_000)))
 
 
+def test_ours_hold_requests_and_the_baselines_do_not() -> None:
+    late = {name for name in PLUGINS if make(name).binds_late}
+    assert late >= {"headroom", "predictive"}
+    assert late.isdisjoint({"random", "round_robin", "least_connections", "p2c", "weighted_score", "lmetric"})
+
+
 @sweep
 def test_plugin_is_named_as_its_file(name: str) -> None:
     policy = make(name)
     assert PLUGINS[name].name == name == policy.name
     assert policy.tolerance >= 0.0
-    assert policy.binds_late == (name in {"headroom", "predictive"})
+    assert policy.binds_late in (True, False)
     module = importlib.import_module(f"headway.policies.{name}")
     assert COMPILED or (module.__doc__ or "").strip(), "compilation drops it"
 
