@@ -8,6 +8,8 @@ is fitted to a single model or a single row.
 
 import msgspec
 
+from headway.perfmodel.gpus import Gpu
+
 
 class Efficiency(msgspec.Struct, frozen=True):
     """Shares of the data sheet's rates, and seconds per kernel.
@@ -40,53 +42,64 @@ class Coefficients(msgspec.Struct, frozen=True):
     on a prompt.
     """
 
-    base_s: float = 0.5e-3
-    per_sequence_s: float = 6e-6
-    per_layer_s: float = 19e-6
-    eager_layer_s: float = 0.1e-3
-    sync_s: float = 4e-6
+    base_s: float = 0.2e-3
+    per_sequence_s: float = 4.3e-6
+    per_layer_s: float = 22e-6
+    eager_layer_s: float = 0.48e-3
+    sync_s: float = 4.7e-6
     moved: float = 0.7
     expert_moved: float = 7.0
     mixed_kv: float = 1.0
 
 
 HOPPER = Efficiency(
-    weights=0.82,
-    kv=0.75,
-    attention=0.53,
-    flops={"bfloat16": 0.65, "fp8": 0.65, "int8": 0.65},
-    launch_s={"bfloat16": 3.3e-6, "fp8": 6.7e-6, "int8": 6.7e-6},
-    expert_flops={"bfloat16": 0.60, "fp8": 0.31, "int8": 0.31},
+    weights=0.85,
+    kv=0.81,
+    attention=0.55,
+    flops={"bfloat16": 0.72, "fp8": 0.63, "int8": 0.63, "unpacked": 0.60},
+    launch_s={"bfloat16": 3.3e-6, "fp8": 6.7e-6, "int8": 6.7e-6, "unpacked": 3.3e-6},
+    expert_flops={"bfloat16": 0.65, "fp8": 0.31, "int8": 0.31, "unpacked": 0.24},
 )
 
 BLACKWELL = Efficiency(
     weights=0.85,
-    kv=0.85,
-    attention=0.53,
-    flops={"bfloat16": 0.75, "fp8": 0.56, "fp4": 0.41, "int8": 0.56},
-    launch_s={"bfloat16": 3.3e-6, "fp8": 8.8e-6, "fp4": 8.8e-6, "int8": 8.8e-6},
-    expert_weights=0.90,
-    expert_flops={"bfloat16": 0.50, "fp8": 0.19, "fp4": 0.33, "int8": 0.19},
+    kv=0.88,
+    attention=0.55,
+    flops={"bfloat16": 0.79, "fp8": 0.49, "fp4": 0.39, "int8": 0.49, "unpacked": 0.60},
+    launch_s={"bfloat16": 3.3e-6, "fp8": 6.7e-6, "fp4": 6.7e-6, "int8": 6.7e-6, "unpacked": 3.3e-6},
+    expert_flops={"bfloat16": 0.65, "fp8": 0.16, "fp4": 0.28, "int8": 0.16, "unpacked": 0.24},
+    expert_weights=0.93,
     expert_s=23e-6,
-    distinct_s=0.08e-6,
+    distinct_s=0.09e-6,
 )
 
 AMPERE = Efficiency(
     weights=0.76,
     kv=0.70,
     attention=0.50,
-    flops={"bfloat16": 0.80, "int8": 0.60},
-    launch_s={"bfloat16": 6.3e-6, "int8": 8e-6},
-    expert_flops={"bfloat16": 0.60, "int8": 0.31},
+    flops={"bfloat16": 0.80, "int8": 0.60, "unpacked": 0.60},
+    launch_s={"bfloat16": 6.3e-6, "int8": 8e-6, "unpacked": 6.3e-6},
+    expert_flops={"bfloat16": 0.65, "int8": 0.31, "unpacked": 0.24},
 )
 
 ADA = Efficiency(
     weights=0.80,
     kv=0.80,
     attention=0.44,
-    flops={"bfloat16": 0.72, "fp8": 0.30, "int8": 0.30},
-    launch_s={"bfloat16": 2.5e-6, "fp8": 2.6e-6, "int8": 2.6e-6},
-    expert_flops={"bfloat16": 0.55, "fp8": 0.25, "int8": 0.25},
+    flops={"bfloat16": 0.72, "fp8": 0.30, "int8": 0.30, "unpacked": 0.60},
+    launch_s={"bfloat16": 2.5e-6, "fp8": 2.6e-6, "int8": 2.6e-6, "unpacked": 2.5e-6},
+    expert_flops={"bfloat16": 0.65, "fp8": 0.25, "int8": 0.25, "unpacked": 0.24},
 )
 
+ECC_SHARE = 1 / 16
+"""Of the memory, and so of every read, goes to error correction on L40S; GeForce cards have none."""
+
 EFFICIENCIES = {"hopper": HOPPER, "blackwell": BLACKWELL, "ampere": AMPERE, "ada": ADA, "turing": AMPERE}
+
+
+def efficiency(gpu: Gpu) -> Efficiency:
+    """What engines reach on this card."""
+    if gpu.name == "rtx4090-24gb":
+        free = 1 / (1 - ECC_SHARE)
+        return msgspec.structs.replace(ADA, weights=ADA.weights * free, kv=ADA.kv * free)
+    return EFFICIENCIES[gpu.generation]

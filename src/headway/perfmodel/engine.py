@@ -173,7 +173,7 @@ class Engine:
         )
 
     def _schedule_running(self, preempted: list[Sequence]) -> list[tuple[Sequence, int]]:
-        """Give running sequences their tokens, in order; the last one (let in, or by priority) pays for missing blocks."""
+        """Give running sequences their tokens, in order; the last one (by priority, if so) pays for missing blocks."""
         budget = self.config.max_num_batched_tokens
         size = self.config.block_size
         work: list[tuple[Sequence, int]] = []

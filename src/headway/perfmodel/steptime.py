@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from headway.perfmodel import catalogue, comm, quantisation, work
 from headway.perfmodel.architectures import Architecture
-from headway.perfmodel.calibration import EFFICIENCIES, Coefficients, Efficiency
+from headway.perfmodel.calibration import Coefficients, Efficiency
+from headway.perfmodel.calibration import efficiency as reached_by
 from headway.perfmodel.gpus import Gpu
 
 TABLE_TOKENS = 16384
@@ -72,7 +73,7 @@ class StepModel:
         if scheme is None:
             raise catalogue.UnknownName(f"unknown precision {precision!r}")
         self.coefficients = c = coefficients or Coefficients()
-        reached = efficiency or EFFICIENCIES[gpu.generation]
+        reached = efficiency or reached_by(gpu)
         narrow_kv = kv_dtype.startswith("fp8")
         self.work = w = work.count(model, scheme, tp, 1 if narrow_kv else 2)
         timing = _Timing(w, gpu, tp, _arithmetic(gpu, scheme), reached, c, data_parallel)
@@ -193,8 +194,10 @@ def _overlap(read: Floats | float, multiply: Floats) -> Floats:
 
 
 def _arithmetic(gpu: Gpu, scheme: quantisation.Scheme) -> str:
-    """The type multiplied in: a narrow one where the card has it, else 16 bits (weights unpacked)."""
-    if scheme.bits == 4 and scheme.name in ("nvfp4", "mxfp4") and gpu.fp4_flops:
+    """The type multiplied in: a narrow one where the card has it, else 16 bits, of weights unpacked on the way."""
+    if scheme.name in ("nvfp4", "mxfp4") and gpu.fp4_flops:
         return "fp4"
     has = {"fp8": gpu.fp8_flops, "int8": gpu.int8_flops}
-    return scheme.flops if has.get(scheme.flops) else "bfloat16"
+    if scheme.bits < 16 and not has.get(scheme.flops):
+        return "unpacked"
+    return scheme.flops
