@@ -16,6 +16,7 @@ from headway.telemetry.decisions import DecisionLog
 from headway.telemetry.exposition import Page
 from headway.telemetry.families import attempt_metrics, build_info, counted, model_metrics, single
 from headway.telemetry.fleet import fleet_metrics
+from headway.telemetry.health import tell_of_health
 from headway.telemetry.tally import Counter, ForecastTally, ModelTally, ReplicaTally, RequestTally, Table, others
 
 
@@ -66,6 +67,7 @@ class Telemetry:
             self._settle(entry)
         elif type(entry) is HealthChanged:
             self._health[entry.replica_id, entry.state].value += 1
+            tell_of_health(entry)
 
     def watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Export a number that is read at each scrape; a counter if its name ends in `_total`, else a gauge."""

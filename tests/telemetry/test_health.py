@@ -1,0 +1,30 @@
+"""What an operator reads about replicas that leave and return."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from headway.core.commands import HealthChanged
+from headway.core.health import Phase
+from headway.core.ids import ReplicaId
+from headway.telemetry import Telemetry
+from headway.telemetry.health import NEWS
+
+
+@pytest.mark.parametrize(
+    ("replica", "state", "level", "words"),
+    [
+        ("a:1", "open", "warning", "replica taken out of use"),
+        ("a:1", "closed", "info", "replica in use"),
+        ("a:1", "probing", "debug", "replica probing"),
+        ("", "panic", "warning", NEWS["panic"][1]),
+    ],
+)
+def test_every_change_is_told_with_its_reason(replica: str, state: str, level: str, words: str) -> None:
+    with capture_logs() as lines:
+        Telemetry().record(HealthChanged(1.0, ReplicaId(replica), state, "connect_failed"))
+    about = {"replica": replica} if replica else {}
+    assert lines == [{"log_level": level, "event": words, "reason": "connect_failed", **about}]
+
+
+def test_the_words_are_for_states_that_exist() -> None:
+    assert set(NEWS) <= {str(phase) for phase in Phase} | {"panic", "calm"}
