@@ -123,6 +123,11 @@ def request(name: str, **facts: object) -> RequestInfo:
     return RequestInfo(RequestId(name), **facts)  # type: ignore[arg-type]
 
 
+def demand(asked: RequestInfo, prompt: int = 100, output: float = 50.0) -> Demand:
+    """What is believed of a request, without an interval."""
+    return Demand(asked, prompt, output, 1.0, 0, {})
+
+
 def only(commands: list[Command], kind: type) -> list:  # type: ignore[type-arg]
     """The commands of one kind."""
     return [command for command in commands if isinstance(command, kind)]

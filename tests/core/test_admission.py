@@ -14,7 +14,7 @@ from headway.core.memory import Outlook
 from headway.core.queue import HoldQueue
 from headway.core.replica import LoadSample
 from headway.core.request import Demand
-from tests.core.house import request, spec
+from tests.core.house import demand, request, spec
 
 A = ReplicaId("a")
 FLAT = Outlook([1.0] + [0.0] * 6)
@@ -122,7 +122,7 @@ class Gate:
             self.now,
             self.now,
             0.1,
-            0.0,
+            demand(request(name), tokens),
         )
         self.fleet.opened(self.replica, entry, self.now)
 

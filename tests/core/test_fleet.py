@@ -14,7 +14,7 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import LoadSample
 from headway.core.standing import Replica
 from headway.core.view import Breaker, ReplicaView
-from tests.core.house import request, spec
+from tests.core.house import demand, request, spec
 from tests.interpreted import interpreted
 
 A = ReplicaId("a")
@@ -34,7 +34,7 @@ class Yard:
     def open(self, name: str, prompt: int = 100, hit: int = 0, stream: bool = True, **facts: object) -> Entry:
         asked = request(name, stream=stream, **facts)
         part = OUTLOOK.share(float(prompt))
-        entry = Entry(AttemptId(name), asked, A, prompt, hit, hit, 50, 0, part, self.now, self.now, 0.1, 50.0)
+        entry = Entry(AttemptId(name), asked, A, prompt, hit, hit, 50, 0, part, self.now, self.now, 0.1, demand(asked))
         self.fleet.opened(self.replica, entry, self.now)
         return entry
 

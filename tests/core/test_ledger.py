@@ -10,7 +10,7 @@ from headway.core.entries import Entry
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.ledger import Account, Ledger
 from headway.core.memory import Outlook
-from tests.core.house import request
+from tests.core.house import demand, request
 
 OUTLOOK = Outlook([0.5**i for i in range(7)])
 REPLICAS = [ReplicaId("a"), ReplicaId("b")]
@@ -31,7 +31,7 @@ def entry(name: str, replica: str = "a", prompt: int = 100, hit: int = 0, reserv
         at,
         at,
         0.1,
-        float(reserve),
+        demand(request(name), prompt, float(reserve)),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from headway.core.commands import Reject
 from headway.core.constants import AdmissionConfig, PaceConfig, SloConfig
-from headway.core.entries import Job
+from headway.core.entries import Entry, Job
 from headway.core.fleet import Fleet
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.pace import Pace
@@ -41,6 +41,7 @@ class Admission:
         self.late = late
         self.queues: dict[str, HoldQueue] = {}
         self._refused: dict[ReplicaId, tuple[ReplicaView, float]] = {}
+        self._lag_s = 0.0
 
     @property
     def queued(self) -> int:
@@ -55,19 +56,29 @@ class Admission:
         return found
 
     def due(self, job: Job, views: Sequence[ReplicaView]) -> float:
-        """The last moment at which a request can go and keep its TTFT objective, if nothing is before it there."""
+        """The last moment at which a request can go and keep its TTFT objective, if all goes as it mostly does."""
         demand = job.demand
         prompt, hits = demand.prompt_tokens, demand.hits
-        quickest = min(
+        own = min(
             (
                 (prompt - hits.get(view.spec.id, 0)) / view.speed.prefill_tokens_per_s
-                + view.speed.step_s(view.running + 1, view.context_tokens)
                 for view in views
                 if view.speed.learned
             ),
             default=0.0,
         )
-        return job.arrived_at + self._slo.ttft_limit_s(prompt) - quickest
+        return job.arrived_at + self._slo.ttft_limit_s(prompt) - own - self._lag_s
+
+    def lagged(self, entry: Entry, view: ReplicaView, at: float) -> None:
+        """A first token came: learn what most of them take beyond their own prefill (waiting in the engine, the step
+        under way). A quantile by stochastic approximation: it moves up a little for each that took longer, and down
+        less for each that did not."""
+        lag = at - entry.dispatched_at - entry.uncached / view.speed.prefill_tokens_per_s
+        config = self.config
+        step = config.lag_step_s
+        self._lag_s += step * config.lag_quantile if lag > self._lag_s else -step * (1.0 - config.lag_quantile)
+        if self._lag_s < 0.0:
+            self._lag_s = 0.0
 
     def refuses(self, job: Job, view: ReplicaView, at: float) -> str:
         """Why a replica should not have the request now, empty if it may."""

@@ -28,7 +28,7 @@ from headway.core.events import (
     SampleTaken,
     TimerFired,
 )
-from headway.core.fleet import Fleet
+from headway.core.fleet import Fleet, spoken
 from headway.core.holding import Holding
 from headway.core.ids import ReplicaId, RequestId, attempt_id
 from headway.core.outcome import Outcome, OutcomeKind
@@ -158,7 +158,7 @@ class Brain:
             at,
             at,
             expected.ttft_s,
-            demand.output_mean,
+            demand,
         )
         self._fleet.opened(replica, entry, at)
         if self._tracker is not None:
@@ -179,6 +179,8 @@ class Brain:
         replica = self._fleet.first_token(entry, event.at)
         if replica is not None:
             replica.health.answered(event.attempt_id, event.at, out)
+            if replica.view is not None:
+                self._admission.lagged(entry, replica.view, event.at)
 
     def _progress(self, event: Progress, out: list[Command]) -> None:
         for replica_id in self._fleet.ledger.progress(event.counts, event.at):
@@ -201,7 +203,7 @@ class Brain:
         self._retries.judge(request.fingerprint, job.tries, replica_id, outcome, at)
         if outcome.committed or outcome.kind in FINAL or not self._retry(job, entry, outcome, at, out):
             del self._jobs[request.id]
-        first = entry.first_token_at
+        first, demand = entry.first_token_at, entry.demand
         out.append(
             Record(
                 Settled(
@@ -212,7 +214,11 @@ class Brain:
                     outcome,
                     None if first is None else first - entry.dispatched_at,
                     entry.forecast_ttft_s,
-                    entry.forecast_output,
+                    demand.output_mean,
+                    demand.output_low,
+                    demand.output_middle,
+                    demand.output_high,
+                    spoken(entry, outcome),
                 )
             )
         )

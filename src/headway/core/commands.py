@@ -69,7 +69,9 @@ class Probe(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Settled(msgspec.Struct, frozen=True, tag=True, gc=False):
     """What really happened to an attempt, beside what was forecast: the forecast's error is a metric.
 
-    `ttft_s` is None when no content arrived.
+    `ttft_s` is None when no content arrived. Forecasts of the output are its mean, the interval that is to hold nine in
+    ten, and its middle (0 where nothing is generated); `output_tokens` is what really came, by the engine's word or
+    ours, whichever is more.
     """
 
     at: float
@@ -80,6 +82,10 @@ class Settled(msgspec.Struct, frozen=True, tag=True, gc=False):
     ttft_s: float | None
     forecast_ttft_s: float
     forecast_output_tokens: float
+    forecast_output_low: int = 0
+    forecast_output_middle: int = 0
+    forecast_output_high: int = 0
+    output_tokens: int = 0
 
 
 class HealthChanged(msgspec.Struct, frozen=True, tag=True, gc=False):

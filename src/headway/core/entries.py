@@ -43,7 +43,7 @@ class Entry(msgspec.Struct, gc=False):
     `prompt` is the whole prompt, `hit` what is believed cached of it, `predicted_hit` the same before trust is
     applied; `reserve` the expected total output, `limit` the most it can be (0: unknown). `started`: its prefill is
     done or presumed done; `first_token_at` only when content was seen. `ahead`: uncached tokens that had to be
-    prefilled when it was sent, its own included.
+    prefilled when it was sent, its own included. `demand` is what was believed of the request.
     """
 
     attempt_id: AttemptId
@@ -58,7 +58,7 @@ class Entry(msgspec.Struct, gc=False):
     dispatched_at: float
     heard_at: float
     forecast_ttft_s: float
-    forecast_output: float
+    demand: Demand
     ahead: int = 0
     generated: int = 0
     started: bool = False

@@ -33,6 +33,9 @@ from headway.core.request import Demand, RequestInfo
 from headway.core.speed import SpeedModel
 from headway.core.standing import Replica, Viewing
 
+Prospect = tuple[float, float, tuple[int, int, int], Outlook]
+"""Of a new output: mean and deviation; low, middle and high; its share of a batch."""
+
 
 class Fleet:
     """All replicas, what is learned about them, and their views."""
@@ -60,7 +63,7 @@ class Fleet:
         self._swept_at = 0.0
         self._slack = self.memory.block_tokens / 2
         self.viewing = Viewing(self.config, self.memory)
-        self._outlooks: dict[tuple[str, int, int], tuple[float, float, Outlook]] = {}
+        self._outlooks: dict[tuple[str, int, int], Prospect] = {}
         self._outlooks_at = 0.0
 
     # -- replicas ----------------------------------------------------------------------------------------------
@@ -132,20 +135,23 @@ class Fleet:
         limit = request.max_output_tokens
         if model_limit and (not limit or prompt + limit > model_limit):
             limit = _rounded(model_limit - prompt) if model_limit > prompt else 1
-        mean, sigma, outlook = self._outlook(request.model, limit, n, at)
-        return Expected(Demand(request, prompt, mean, sigma, limit * n, hits), outlook.share(context))
+        mean, sigma, (low, middle, high), outlook = self._outlook(request, limit, n, at)
+        demand = Demand(request, prompt, mean, sigma, limit * n, hits, low * n, middle * n, high * n)
+        return Expected(demand, outlook.share(context))
 
-    def _outlook(self, model: str, limit: int, sequences: int, at: float) -> tuple[float, float, Outlook]:
-        """Mean, deviation and survival of a new output, remembered for a moment."""
+    def _outlook(self, request: RequestInfo, limit: int, sequences: int, at: float) -> Prospect:
+        """Mean, deviation, interval and survival of a new output, remembered for a moment."""
         if at - self._outlooks_at >= self.config.rebuild_s or len(self._outlooks) >= self.config.outlooks:
             self._outlooks.clear()
             self._outlooks_at = at
-        key = (model, limit, sequences)
+        name = self.length.name(request)
+        key = (name, limit, sequences)
         found = self._outlooks.get(key)
         if found is None:
-            mean, sigma = self.length.forecast(model, limit)
-            outlook = Outlook(self.length.survival(model, 0, limit, HORIZONS), sequences)
-            found = self._outlooks[key] = (mean * sequences, sigma * sequences, outlook)
+            mean, sigma = self.length.forecast(name, limit)
+            interval = self.length.interval(request.model, name, limit)
+            outlook = Outlook(self.length.survival(name, 0, limit, HORIZONS), sequences)
+            found = self._outlooks[key] = (mean * sequences, sigma * sequences, interval, outlook)
         return found
 
     def unscaled_hit(self, request: RequestInfo, prompt: int, blocks: int) -> int:
@@ -174,14 +180,14 @@ class Fleet:
         self, entry: Entry, account: Account, futures: dict[tuple[str, int, int, int], tuple[float, Outlook]]
     ) -> None:
         """Forecast the rest of one output. Outputs that have come equally far (but for a block) have one future."""
-        model, n = entry.request.model, entry.request.sequences
+        name, n = self.length.name(entry.request), entry.request.sequences
         generated, limit = entry.generated // n, entry.limit // n
         generated -= generated % self.memory.block_tokens
-        key = (model, generated, limit, n)
+        key = (name, generated, limit, n)
         future = futures.get(key)
         if future is None:
-            mean, _ = self.length.left(model, generated, limit)
-            future = futures[key] = (mean * n, Outlook(self.length.survival(model, generated, limit, HORIZONS), n))
+            mean, _ = self.length.left(name, generated, limit)
+            future = futures[key] = (mean * n, Outlook(self.length.survival(name, generated, limit, HORIZONS), n))
         left, outlook = future
         context = entry.prompt + entry.generated + self._slack * n
         account.revise(entry, entry.generated + round(left), outlook.share(context))
@@ -273,12 +279,12 @@ class Fleet:
         request = entry.request
         if outcome.prompt_tokens:
             self.length.observe_prompt(request, outcome.prompt_tokens)
-        tokens = outcome.output_tokens
-        if entry.generated > tokens and entry.first_token_at is not None:
-            tokens = entry.generated
+        tokens = spoken(entry, outcome)
         if tokens and request.generates:
-            censored = outcome.hit_limit or outcome.kind is not _OK
-            self.length.observe_output(request.model, tokens // request.sequences or 1, censored)
+            ok, demand = outcome.kind is _OK, entry.demand
+            self.length.observe(request, tokens // request.sequences or 1, outcome.hit_limit or not ok)
+            if ok and demand.output_high:
+                self.length.judge(request.model, not demand.output_low <= tokens <= demand.output_high)
 
     def _open_window(self, replica: Replica, at: float) -> None:
         replica.window_at = at
@@ -327,6 +333,12 @@ _OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
 
 _ONLY_NOW = Outlook([1.0] + [0.0] * (len(HORIZONS) - 1), 0)
 """A request that generates nothing holds its prompt and is gone."""
+
+
+def spoken(entry: Entry, outcome: Outcome) -> int:
+    """Output tokens of an attempt that ended: what the engine says, or what was seen if that is more."""
+    seen = entry.generated if entry.first_token_at is not None else 0
+    return max(seen, outcome.output_tokens)
 
 
 def _rounded(limit: int) -> int:

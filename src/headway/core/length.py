@@ -1,13 +1,13 @@
-"""How long prompts and outputs are: bytes per token of prompts, and the law of output lengths.
+"""How long prompts and outputs are: bytes per token of prompts, and whose output lengths follow which law.
 
-Both are learned from what engines report, fleet-wide and per model; a model little is known about leans on the fleet,
-the fleet on the prior (`shrink` pseudo-observations of the law below). Nothing here knows replicas or time.
+Both are learned from what engines report. Output lengths are learned per tenant and template (the first block of the
+prompt, mostly a system prompt), per template, per model and fleet-wide. Whoever is little known leans on the next wider
+one, with the weight of `shrink` observations; the fleet leans on the prior. Laws are rebuilt lazily, because they are
+asked far more often than they change. Nothing here knows replicas or time.
 
-Output lengths are a log-histogram of `bins` bins, read as a survival law P(l > x). An output that was cut short (by
-max_tokens, by the client) is right-censored: it says "at least this long", and counting it as an end would make every
-forecast too short. The estimator is Kaplan and Meier's on binned data (J. Amer. Statist. Assoc. 53, 1958): the hazard
-of a bin is ends in it over outputs at risk in it. Laws are rebuilt lazily, because they are asked far more often than
-they change.
+Every forecast has an interval that is to hold nine in ten outputs. A law is never quite right, so what is aimed at is
+moved by what is missed (Gibbs and Candes, Adaptive conformal inference, NeurIPS 2021): in the long run the share is
+kept whatever the lengths do.
 """
 
 from bisect import bisect_right
@@ -16,122 +16,8 @@ from itertools import pairwise
 from math import exp
 
 from headway.core.constants import LengthConfig
+from headway.core.law import Counts, Law
 from headway.core.request import RequestInfo
-
-_MAX_HAZARD = 0.999
-"""No bin ends everything: what outlives all that was seen must still be divisible by its own survival."""
-
-
-class _Law:
-    """A survival law on fixed edges, linear within a bin.
-
-    `survival[k]` is P(l > edges[k]); `tail[k]` the integral of the survival from edges[k] on, `tail2[k]` the integral
-    of the tail. Summed from the far end, so that quotients stay exact where hardly anything survives.
-    """
-
-    __slots__ = ("edges", "forecasts", "hazard", "survival", "tail", "tail2")
-
-    def __init__(self, edges: Sequence[int], hazard: list[float]) -> None:
-        self.edges = edges
-        self.hazard = hazard
-        self.forecasts: dict[int, tuple[float, float]] = {}
-        alive = 1.0
-        self.survival = [alive]
-        for h in hazard:
-            alive *= 1.0 - min(h, _MAX_HAZARD)
-            self.survival.append(alive)
-        self.survival[-1] = 0.0  # whatever is longer than the last edge ends there
-        self.tail = [0.0] * len(edges)
-        self.tail2 = [0.0] * len(edges)
-        for k in range(len(edges) - 2, -1, -1):
-            width, near, far = edges[k + 1] - edges[k], self.survival[k], self.survival[k + 1]
-            self.tail[k] = self.tail[k + 1] + width * (near + far) / 2
-            self.tail2[k] = self.tail2[k + 1] + width * self.tail[k + 1] + width * width * (near + 2 * far) / 6
-
-    def clamp(self, generated: int) -> int:
-        """Beyond the last bin nothing is known: whoever got there is taken to have just entered it."""
-        return min(generated, self.edges[-2])
-
-    def at(self, x: float) -> float:
-        """P(l > x)."""
-        edges = self.edges
-        if x >= edges[-1]:
-            return 0.0
-        k = bisect_right(edges, x) - 1
-        near = self.survival[k]
-        return near + (self.survival[k + 1] - near) * (x - edges[k]) / (edges[k + 1] - edges[k])
-
-    def integrals(self, x: float) -> tuple[float, float, float]:
-        """Survival at x, its integral from x on, and the integral of that from x on."""
-        edges = self.edges
-        if x >= edges[-1]:
-            return (0.0, 0.0, 0.0)
-        k = bisect_right(edges, x) - 1
-        far, width = self.survival[k + 1], edges[k + 1] - x
-        near = far + (self.survival[k] - far) * width / (edges[k + 1] - edges[k])
-        tail = self.tail[k + 1] + width * (near + far) / 2
-        return (near, tail, self.tail2[k + 1] + width * self.tail[k + 1] + width * width * (near + 2 * far) / 6)
-
-    def left(self, generated: int, limit: int) -> tuple[float, float]:
-        """Mean and variance of min(l, limit) - generated, given l > generated (generated < limit or limit 0).
-
-        Lengths are whole tokens while the law is continuous: the mean of whole numbers in (a, b] is half a token
-        above the middle.
-        """
-        alive, tail, tail2 = self.integrals(generated)
-        beyond = 0.0
-        if limit:
-            beyond, tail_limit, tail2_limit = self.integrals(limit)
-            tail -= tail_limit
-            tail2 -= tail2_limit + (limit - generated) * tail_limit
-        mean = tail / alive
-        variance = max(0.0, 2 * tail2 / alive - mean * mean)
-        return (mean + (1.0 - beyond / alive) / 2, variance)
-
-
-class _Counts:
-    """Observed outputs per bin: ended there, cut short there, and how much of the bin the cut ones had passed."""
-
-    __slots__ = ("cut", "ended", "law", "passed", "pending", "total")
-
-    def __init__(self, bins: int) -> None:
-        self.ended = [0.0] * bins
-        self.cut = [0.0] * bins
-        self.passed = [0.0] * bins
-        self.total = 0.0
-        self.pending = 0
-        self.law: _Law | None = None
-
-    def add(self, k: int, censored: bool, passed: float, memory: float) -> None:
-        """Count one output in bin k; beyond `memory` of them the past is halved."""
-        if censored:
-            self.cut[k] += 1.0
-            self.passed[k] += passed
-        else:
-            self.ended[k] += 1.0
-        self.total += 1.0
-        self.pending += 1
-        if self.total > memory:
-            for counts in (self.ended, self.cut, self.passed):
-                counts[:] = [c / 2 for c in counts]
-            self.total /= 2
-
-    def current(self) -> _Law | None:
-        """The law, unless so much was observed since it was built that it may have moved (an eighth, at most 64)."""
-        return self.law if self.pending <= min(64.0, self.total / 8) else None
-
-    def rebuild(self, base: _Law, weight: float) -> _Law:
-        """These counts and `weight` pseudo-observations of the base law."""
-        hazard = list(base.hazard)
-        at_risk = 0.0
-        for k in range(len(hazard) - 1, -1, -1):
-            pseudo = max(weight * base.survival[k], 1e-9)
-            exposed = at_risk + self.ended[k] + self.passed[k]
-            hazard[k] = (self.ended[k] + pseudo * hazard[k]) / (exposed + pseudo)
-            at_risk += self.ended[k] + self.cut[k]
-        self.pending = 0
-        self.law = _Law(base.edges, hazard)
-        return self.law
 
 
 class _Ratio:
@@ -153,13 +39,25 @@ class _Ratio:
 
 
 class _Model:
-    """What is known of one model (or of the fleet)."""
+    """What is known of one model (or of the fleet). `alpha`: the share of outputs that its intervals aim to miss."""
 
-    __slots__ = ("counts", "ratio")
+    __slots__ = ("alpha", "counts", "ratio")
 
-    def __init__(self, bins: int) -> None:
-        self.counts = _Counts(bins)
+    def __init__(self, config: LengthConfig) -> None:
+        self.counts = Counts(config.bins)
         self.ratio = _Ratio()
+        self.alpha = config.miss
+
+
+class _Group:
+    """Outputs of one template, or of one tenant with it. `wider`: the name of what it leans on."""
+
+    __slots__ = ("counts", "leaned_on", "wider")
+
+    def __init__(self, bins: int, wider: str) -> None:
+        self.counts = Counts(bins)
+        self.wider = wider
+        self.leaned_on: Law | None = None
 
 
 def _edges(bins: int, growth: float) -> tuple[int, ...]:
@@ -176,9 +74,11 @@ class LengthModel:
         self._config = c = config or LengthConfig()
         self._edges = edges = _edges(c.bins, c.growth)
         ends = [1.0 - exp((a - b) / c.output_mean) for a, b in pairwise(edges)]
-        self._prior = _Law(edges, ends)
-        self._fleet = _Model(c.bins)
+        self._prior = Law(edges, ends)
+        self._fleet = _Model(c)
         self._models: dict[str, _Model] = {}
+        self._groups: dict[str, _Group] = {}
+        self._seen: dict[str, int] = {}  # outputs of those that are no group yet
         self._latest: tuple[str | None, _Model] = (None, self._fleet)  # the last of them
         self._longest_token = c.max_bytes_per_token
 
@@ -217,9 +117,19 @@ class LengthModel:
         self._fleet.ratio.add(ratio * tokens, tokens, 64 * most)
         self._known(request.model).ratio.add(ratio * tokens, tokens, 64 * most)
 
-    def forecast(self, model: str, limit: int) -> tuple[float, float]:
-        """Mean and sigma of the output tokens of a request about to run, cut off at `limit` (0 = none)."""
-        law = self._law(model)
+    def name(self, request: RequestInfo) -> str:
+        """The closest thing whose outputs are known well enough to be asked about: tenant and template, template, or
+        model."""
+        groups = self._groups
+        if not groups:
+            return request.model
+        template, tenant = _names(request)
+        return tenant if tenant in groups else template if template in groups else request.model
+
+    def forecast(self, name: str, limit: int) -> tuple[float, float]:
+        """Mean and sigma of the output tokens of a request about to run, cut off at `limit` (0 = none). `name`: see
+        there; a model's name will do."""
+        law = self._law(name)
         found = law.forecasts.get(limit)
         if found is None:
             mean, variance = law.left(0, limit)
@@ -229,34 +139,80 @@ class LengthModel:
             law.forecasts[limit] = found
         return found
 
-    def observe_output(self, model: str, tokens: int, censored: bool) -> None:
-        """Learn from an ended output of `tokens`. `censored`: it was cut short (max_tokens, cancel), so it would have
-        become longer."""
-        edges = self._edges
+    def interval(self, model: str, name: str, limit: int) -> tuple[int, int, int]:
+        """Output tokens that are hardly undercut, as likely exceeded as not, and hardly exceeded."""
+        known = self._models.get(model, self._fleet)
+        law, miss = self._law(name), known.alpha / 2
+        low, middle, high = law.quantile(miss), law.quantile(0.5), law.quantile(1.0 - miss)
+        return (min(low, limit), min(middle, limit), min(high, limit)) if limit else (low, middle, high)
+
+    def observe(self, request: RequestInfo, tokens: int, censored: bool) -> None:
+        """Learn from the output of a request: for all that it belongs to."""
+        self.observe_output(request.model, tokens, censored)
         if tokens <= 0:
             return
-        after = bisect_right(edges, tokens - 1, 0, len(edges) - 1)  # bin k holds edges[k] < tokens <= edges[k + 1]
-        near = edges[after - 1]
-        passed = min(1.0, (tokens - near) / (edges[after] - near)) if censored else 0.0
-        self._fleet.counts.add(after - 1, censored, passed, self._config.memory)
-        self._known(model).counts.add(after - 1, censored, passed, self._config.memory)
+        template, tenant = _names(request)
+        self._observe_group(template, request.model, tokens, censored)
+        if request.tenant:
+            self._observe_group(tenant, template if template in self._groups else request.model, tokens, censored)
 
-    def left(self, model: str, generated: int, limit: int) -> tuple[float, float]:
+    def judge(self, model: str, missed: bool) -> None:
+        """Whether an output fell outside of its interval: aim wider or narrower."""
+        config, known = self._config, self._known(model)
+        alpha = known.alpha + config.miss_step * (config.miss - missed)
+        known.alpha = min(max(alpha, config.miss / 50), 0.5)
+
+    def observe_output(self, model: str, tokens: int, censored: bool) -> None:
+        """Learn from an ended output of `tokens`, for the model and the fleet. `censored`: it was cut short
+        (max_tokens, cancel), so it would have become longer."""
+        if tokens <= 0:
+            return
+        where = self._bin(tokens, censored)
+        self._fleet.counts.add(*where, self._config.memory)
+        self._known(model).counts.add(*where, self._config.memory)
+
+    def left(self, name: str, generated: int, limit: int) -> tuple[float, float]:
         """Mean and variance of the output tokens still to come, given that `generated` came and it did not end.
         (0, 0) when the limit is reached."""
         if limit and generated >= limit:
             return (0.0, 0.0)
-        law = self._law(model)
+        law = self._law(name)
         start = law.clamp(generated)
         return law.left(start, start + limit - generated if limit else 0)
 
-    def survival(self, model: str, generated: int, limit: int, ahead: Sequence[int]) -> Sequence[float]:
+    def survival(self, name: str, generated: int, limit: int, ahead: Sequence[int]) -> Sequence[float]:
         """P(still running after `ahead` more tokens), given `generated` so far; one per entry of `ahead`."""
-        law = self._law(model)
+        law = self._law(name)
         start = law.clamp(generated)
         alive, at = law.at(start), law.at
         room = limit - generated if limit else None
         return [0.0 if room is not None and a >= room else at(start + a) / alive for a in ahead]
+
+    def _bin(self, tokens: int, censored: bool) -> tuple[int, bool, float]:
+        """Bin k holds edges[k] < tokens <= edges[k + 1]; of a bin in which it was cut, an output has passed a part."""
+        edges = self._edges
+        after = bisect_right(edges, tokens - 1, 0, len(edges) - 1)
+        near = edges[after - 1]
+        passed = min(1.0, (tokens - near) / (edges[after] - near)) if censored else 0.0
+        return after - 1, censored, passed
+
+    def _observe_group(self, name: str, wider: str, tokens: int, censored: bool) -> None:
+        """Names come from outside, and most are never seen again: a group is made for those that come back, and the one
+        not seen for longest makes room."""
+        config, group = self._config, self._groups.pop(name, None)
+        if group is None:
+            count = self._seen.pop(name, 0) + 1
+            if count < config.group_outputs:
+                self._seen[name] = count
+                if len(self._seen) > config.max_seen:
+                    del self._seen[next(iter(self._seen))]
+                return
+            group = _Group(config.bins, wider)
+            if len(self._groups) >= config.max_groups:
+                del self._groups[next(iter(self._groups))]
+        self._groups[name] = group
+        group.wider = wider
+        group.counts.add(*self._bin(tokens, censored), config.memory)
 
     def _known(self, model: str) -> _Model:
         """The entry of a model, made if need be, moved behind all others; the one not seen for longest makes room."""
@@ -265,19 +221,35 @@ class LengthModel:
             return known
         found = self._models.pop(model, None)
         if found is None:
-            found = _Model(self._config.bins)
+            found = _Model(self._config)
             if len(self._models) >= self._config.max_models:
                 del self._models[next(iter(self._models))]
         self._models[model] = found
         self._latest = (model, found)
         return found
 
-    def _law(self, model: str) -> _Law:
-        known = self._models.get(model)
-        if known is None:
-            return self._fleet_law()
-        return known.counts.current() or known.counts.rebuild(self._fleet_law(), self._config.shrink)
+    def _law(self, name: str) -> Law:
+        known = self._models.get(name)
+        if known is not None:
+            return known.counts.current() or known.counts.rebuild(self._fleet_law(), self._config.shrink)
+        group = self._groups.get(name)
+        return self._fleet_law() if group is None else self._group_law(group)
 
-    def _fleet_law(self) -> _Law:
+    def _group_law(self, group: _Group) -> Law:
+        """A group may be known for long by a few outputs only: its law is made anew also when what it leans on was."""
+        law, wider = group.counts.current(), self._law(group.wider)
+        if law is None or group.leaned_on is not wider:
+            group.leaned_on = wider
+            law = group.counts.rebuild(wider, self._config.shrink)
+        return law
+
+    def _fleet_law(self) -> Law:
         counts = self._fleet.counts
         return counts.current() or counts.rebuild(self._prior, self._config.shrink)
+
+
+def _names(request: RequestInfo) -> tuple[str, str]:
+    """Of its template, and of its tenant with that template."""
+    hashes = request.prefix_hashes
+    template = f"{request.model}\x1f{hashes[0]:x}" if hashes else f"{request.model}\x1f"
+    return template, f"{template}\x1f{request.tenant}"

@@ -42,6 +42,8 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
 
     `output_mean` and `output_sigma` describe the forecast output length, already capped by the client's limit.
     `hits` maps replicas to prompt tokens believed to be in their prefix cache; absent means 0.
+    `output_low` and `output_high` are to hold nine in ten outputs, `output_middle` is as likely exceeded as not (all 0
+    where nothing is generated).
     """
 
     request: RequestInfo
@@ -50,6 +52,9 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
     output_sigma: float
     output_limit: int
     hits: dict[ReplicaId, int]
+    output_low: int = 0
+    output_middle: int = 0
+    output_high: int = 0
 
     def hit(self, replica: ReplicaId) -> int:
         """Prompt tokens believed cached at a replica, at most prompt_tokens - 1."""

@@ -110,13 +110,16 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Forecast(msgspec.Struct, frozen=True, gc=False):
-    """What was expected of a request at the chosen replica."""
+    """What was expected of a request at the chosen replica. Nine in ten outputs are to lie between `output_low` and
+    `output_high`."""
 
     prompt_tokens: int
     cached_tokens: int
     output_tokens: float
     ttft_s: float
     peak_tokens: float
+    output_low: int = 0
+    output_high: int = 0
 
 
 class Decision(msgspec.Struct, frozen=True, tag=True, gc=False):
