@@ -4,10 +4,13 @@ Used by the fuzz runner and by the tests that replay the kept corpus.
 """
 
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 
 import xxhash
 
+from headway.gateway.framing import BadFraming, ChunkedBody, EngineChunks, TooLarge
+from headway.gateway.head import HeadReader, Refusal, RequestHead
 from headway.wire.answers import answer_of
 from headway.wire.fields import PATHS
 from headway.wire.openai import Body, BodyError, model_edits, multipart, scan, splice
@@ -16,6 +19,10 @@ from headway.wire.sse import Scanner, UsageStripper
 
 _SEEN = ("events", "tokens", "done", "finished", "aborted", "hit_limit", "error", "usage", "unreadable")
 _NAMES = frozenset({"m", "vllm:kv_cache_usage_perc", "m_total"})
+_HOP = rb"content-length|transfer-encoding|connection|keep-alive|upgrade"
+_FRAMING = re.compile(rb"(?im)^(" + _HOP + rb")[ \t]*:")
+_FRAMING_OR_HOST = re.compile(rb"(?im)^(" + _HOP + rb"|host|te)[ \t]*:")
+_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)|\x00")
 _FORM = "multipart/form-data; boundary=b"
 
 
@@ -69,12 +76,68 @@ def answer(data: bytes) -> None:
     assert usage is None or min(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) >= 0
 
 
+def head(data: bytes) -> None:
+    """A head is refused or understood, the same whether it was seen before or not; nothing of what passes on can frame
+    a message, name a host or end a line in any other way."""
+    data = data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    reader = HeadReader()
+    asked, length = reader.request(data)
+    assert length >= 0
+    if isinstance(asked, RequestHead):
+        assert not (asked.chunked and length)
+        assert not _FRAMING_OR_HOST.search(asked.rest)
+        assert _BARE.search(asked.rest) is None
+        assert _understood(reader.request(data)) == _understood((asked, length))
+    said, length = reader.response(data)
+    if said is not None:
+        assert not _FRAMING.search(said.lead)
+        assert _BARE.search(said.lead) is None
+        again, same = reader.response(data)
+        assert again is not None
+        assert (again.lead, again.fields, same) == (said.lead, said.fields, length)
+
+
+def _understood(read: tuple[RequestHead | Refusal, int]) -> object:
+    asked, length = read
+    assert isinstance(asked, RequestHead)
+    return asked.method, asked.target, asked.rest, asked.fields, asked.chunked, asked.keep_alive, length
+
+
+def chunks(data: bytes) -> None:
+    """However a chunked body is cut, the same is read of it; where llhttp, too, sees a body it is the same one. (It is
+    stricter with chunk extensions, which end with us: what is sent on has a length.)"""
+    ours = _unchunked([data])
+    assert _unchunked(_pieces(data)) == ours
+    if isinstance(ours, tuple):
+        body, surplus = ours
+        checked = EngineChunks()
+        try:
+            assert checked.feed(data[: len(data) - len(surplus)]) == body
+        except BadFraming:
+            return
+        assert checked.complete
+        assert not checked.surplus
+
+
+def _unchunked(pieces: Iterable[bytes]) -> tuple[bytes, bytes] | str:
+    """The body and what lies behind it, or why there is none."""
+    body, surplus = ChunkedBody(4096), None
+    try:
+        for piece in pieces:
+            surplus = body.feed(piece) if surplus is None else surplus + piece
+    except (BadFraming, TooLarge):
+        return "refused"
+    return "unfinished" if surplus is None else (bytes(body.take()), surplus)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "body": body,
     "form": form,
     "stream": stream,
     "metrics": metrics,
     "answer": answer,
+    "head": head,
+    "chunks": chunks,
 }
 
 
