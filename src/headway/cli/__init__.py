@@ -18,6 +18,8 @@ COMMANDS = {
     "bench": "Put open-loop load on any OpenAI endpoint and measure it.",
     "simulate": "Compare policies on a fleet that does not exist yet.",
     "plan": "Find the smallest fleet that serves a workload well, under each policy.",
+    "memory": "Show where a GPU's memory goes when an engine serves a model.",
+    "study": "Study what cannot be seen from outside: fragmentation of KV memory.",
     "check": "Validate and explain a settings file.",
     "explain": "Show why a request went where it went.",
     "verify": "Replay a journal and reproduce every decision.",

@@ -121,5 +121,6 @@ GPUS: tuple[Gpu, ...] = (
 
 
 def custom(gib: float) -> Gpu:
-    """A card of which only the memory is known: an H100 of that size, for everything but its speed."""
-    return Gpu(f"a card of {gib:g} GiB", int(gib * GIB), 3.35e12, 989e12, 1979e12, 1979e12, "nvlink", 450e9)
+    """A card of which only the memory is known: of 70 GiB and more like an H100 of that size, below like an L40S."""
+    like = next(one for one in GPUS if one.name == ("h100-80gb" if gib >= 70 else "l40s-48gb"))
+    return msgspec.structs.replace(like, name=f"a card of {gib:g} GiB", memory_bytes=int(gib * GIB), aliases=())

@@ -113,15 +113,6 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         """Sequences of this many tokens that fit into the pool at once."""
         return self.kv_blocks / self.layout.blocks_of(tokens)
 
-    @property
-    def longest(self) -> int:
-        """The largest max_model_len with which the engine would start, at most the model's own; 0: none."""
-        low, high = 0, self.max_model_len
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.layout.blocks_of(middle) <= self.kv_blocks else (low, middle - 1)
-        return low
-
 
 def plan(model: Architecture, gpu: Gpu, **asked: Unpack[Asked]) -> MemoryPlan:
     """What an engine would find at start. Raises BadVersion, or ValueError for sizes that no engine accepts."""

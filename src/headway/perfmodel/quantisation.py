@@ -66,6 +66,7 @@ SPELLINGS = {
     "w4a16_asym": "int4",
     "bitsandbytes": "bnb_4bit",
     "w8a8": "int8",
+    "w8a8_int8": "int8",
     "fp8_dynamic": "fp8",
     "modelopt": "fp8",
     "modelopt_fp4": "nvfp4",
@@ -73,6 +74,9 @@ SPELLINGS = {
     "fp4": "nvfp4",
 }
 """What vLLM's --quantization and --dtype, and the names in files, mean here."""
+
+TYPES = ("auto", "bfloat16", "float16", "float32", "half", "float", "bf16", "fp16")
+"""What --dtype may be."""
 
 SUFFIXES: tuple[tuple[str, str], ...] = (
     ("-fp8-dynamic", "fp8"),

@@ -1,0 +1,175 @@
+"""`headway memory`: where a GPU's memory goes when an engine serves a model. Flags are named as vLLM's."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from headway.cli.console import fail, out
+from headway.perfmodel import catalogue, hf_config, memory, quantisation, sizing
+from headway.perfmodel.architectures import Architecture
+from headway.perfmodel.gpus import GIB, Gpu, custom
+from headway.perfmodel.memory import Asked, MemoryPlan
+from headway.perfmodel.versions import LATEST, BadVersion
+from headway.report.memory import Question, memory_view
+
+SHAPED = ("compressed-tensors", "compressed_tensors")
+"""Names of --quantization that leave the format to the checkpoint."""
+
+
+def command(
+    model: Annotated[str, typer.Option(help="Hugging Face id, short name, or path of a config.json.")],
+    gpu: Annotated[str, typer.Option(help="Kind of GPU; the default is h100-80gb.")] = "",
+    gpu_memory_gib: Annotated[float, typer.Option(help="Memory of the GPU as its driver reports it.", min=0)] = 0.0,
+    tensor_parallel_size: Annotated[int, typer.Option("--tensor-parallel-size", "-tp", help="GPUs per layer.")] = 1,
+    pipeline_parallel_size: Annotated[int, typer.Option("--pipeline-parallel-size", "-pp", help="Stages.")] = 1,
+    dtype: Annotated[str, typer.Option(help="Type of weights and cache: auto, bfloat16, float16, float32.")] = "auto",
+    quantization: Annotated[str, typer.Option(help="Of the weights: fp8, awq, gptq, int8, mxfp4, nvfp4 ...")] = "",
+    kv_cache_dtype: Annotated[str, typer.Option(help="Type of the KV cache: auto, fp8.")] = "auto",
+    gpu_memory_utilization: Annotated[float, typer.Option(help="Share of the card; 0: the version's default.")] = 0.0,
+    max_model_len: Annotated[int, typer.Option(help="Longest context; 0: the model's.", min=0)] = 0,
+    max_num_seqs: Annotated[int, typer.Option(help="Most sequences at once; 0: as vLLM chooses.", min=0)] = 0,
+    max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens a step; 0: as vLLM chooses.", min=0)] = 0,
+    block_size: Annotated[int, typer.Option(help="Tokens per block.", min=1)] = 16,
+    enforce_eager: Annotated[bool, typer.Option("--enforce-eager", help="No CUDA graphs.")] = False,
+    engine_version: Annotated[str, typer.Option(help='Version of vLLM; "V0 0.8.5" for its first core.')] = LATEST,
+    length: Annotated[int, typer.Option(help="Also say how many sequences of this length fit at once.", min=0)] = 0,
+    max_len_that_fits: Annotated[bool, typer.Option("--max-len-that-fits", help="Find the longest context.")] = False,
+    gpus_needed: Annotated[bool, typer.Option("--gpus-needed", help="Find the fewest GPUs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Where a GPU's memory goes when vLLM serves a model, how much KV cache is left, and whether it starts at all."""
+    shape, card = _model(model), _gpu(gpu, gpu_memory_gib)
+    precision = _precision(shape, quantization, dtype)
+    if dtype != "auto":
+        shape = msgspec.structs.replace(shape, dtype=precision if not shape.quantisation else shape.dtype)
+    asked: Asked = {
+        "precision": precision,
+        "tp": tensor_parallel_size,
+        "pp": pipeline_parallel_size,
+        "utilization": gpu_memory_utilization,
+        "kv_dtype": kv_cache_dtype,
+        "block_size": block_size,
+        "max_num_seqs": max_num_seqs,
+        "max_num_batched_tokens": max_num_batched_tokens,
+        "max_model_len": max_model_len,
+        "version": engine_version,
+        "eager": enforce_eager,
+    }
+    try:
+        plan = memory.plan(shape, card, **asked)
+        answers = _answers(shape, card, plan, asked, length, max_len_that_fits, gpus_needed)
+    except BadVersion as error:
+        fail(f"--engine-version: {error}", "take the version that `vllm --version` prints", code=2)
+    except ValueError as error:
+        fail(str(error), "see `headway memory --help`", code=2)
+    if as_json:
+        typer.echo(
+            json.dumps(_object(plan, model, card, asked) | {name: value for name, (value, _) in answers.items()})
+        )
+        return
+    heading = f"{shape.id} on {tensor_parallel_size * pipeline_parallel_size} x {card.name}, {precision}"
+    lines = [(name.replace("_", " "), text) for name, (_, text) in answers.items()]
+    out.print(memory_view(plan, Question(f"{heading}, vLLM {engine_version}", lines)))
+
+
+def _model(name: str) -> Architecture:
+    path = Path(name)
+    if path.is_dir():
+        path = path / "config.json"
+    if path.is_file():
+        try:
+            config = msgspec.json.decode(path.read_bytes())
+            if not isinstance(config, dict):
+                raise hf_config.ConfigError("config.json is not an object")
+            return hf_config.read(str(config.get("_name_or_path") or path), config)
+        except (OSError, ValueError, msgspec.DecodeError) as error:
+            fail(f"--model {name}: {error}", "give the config.json of a Hugging Face model", code=2)
+    if name.endswith(".json"):
+        fail(f"--model {name}: there is no such file", "give the path of a config.json, or a Hugging Face id", code=2)
+    try:
+        return catalogue.model(name)
+    except catalogue.UnknownName as error:
+        fail(f"--model: {error}", "or give the path of the model's config.json", code=2)
+
+
+def _gpu(name: str, gib: float) -> Gpu:
+    if not name and gib:
+        return custom(gib)
+    try:
+        card = catalogue.gpu(name or "h100-80gb")
+    except catalogue.UnknownName as error:
+        fail(f"--gpu: {error}", "or state its memory with --gpu-memory-gib", code=2)
+    return msgspec.structs.replace(card, memory_bytes=int(gib * GIB)) if gib else card
+
+
+def _precision(model: Architecture, quantization: str, dtype: str) -> str:
+    """Weights: what is asked for, else the checkpoint's own format, else the type."""
+    if quantization.lower() in SHAPED and not model.quantisation:
+        fail(
+            f"--quantization {quantization} does not say which format {model.id} is in",
+            "name the quantised copy in --model (...-FP8-dynamic, ...-quantized.w8a8, ...-quantized.w4a16)",
+            "or name the format: --quantization fp8, int8 or w4a16",
+            code=2,
+        )
+    named = "" if quantization.lower() in SHAPED else quantization
+    if dtype.lower() not in quantisation.TYPES:
+        fail(
+            f"--dtype {dtype} is none", f"known: {', '.join(quantisation.TYPES)}; formats go to --quantization", code=2
+        )
+    try:
+        return catalogue.precision(named or model.quantisation or dtype, model)
+    except catalogue.UnknownName as error:
+        fail(f"--quantization: {error}", code=2)
+
+
+def _answers(
+    model: Architecture, gpu: Gpu, plan: MemoryPlan, asked: Asked, length: int, longest: bool, needed: bool
+) -> dict[str, tuple[Any, str]]:
+    """What else was asked: by name, its value for JSON and its text."""
+    answers: dict[str, tuple[Any, str]] = {}
+    if length:
+        value = round(plan.concurrency(length), 2)
+        answers["concurrency_at_length"] = (value, f"{value:.2f} sequences of {length:,} tokens")
+    if longest:
+        found = sizing.longest_that_fits(model, gpu, **asked)
+        answers["max_len_that_fits"] = (found, f"{found:,} tokens" if found else "none: not even one token fits")
+    if needed:
+        fewest = sizing.gpus_needed(model, gpu, **asked)
+        if fewest is None:
+            answers["gpus_needed"] = (None, f"more than {sizing.HOST_GPUS * sizing.MOST_STAGES}")
+        else:
+            tp, pp, _ = fewest
+            flags = f"--tensor-parallel-size {tp}" + (f" --pipeline-parallel-size {pp}" if pp > 1 else "")
+            answers["gpus_needed"] = (tp * pp, f"{tp * pp} ({flags})")
+    return answers
+
+
+def _object(plan: MemoryPlan, model: str, gpu: Gpu, asked: Asked) -> dict[str, Any]:
+    """The JSON object; bytes are per GPU."""
+    return {
+        "model": model,
+        "gpu": gpu.name,
+        "tensor_parallel_size": asked["tp"],
+        "pipeline_parallel_size": asked["pp"],
+        "engine_version": asked["version"],
+        "total_bytes": plan.total_bytes,
+        "requested_bytes": plan.requested_bytes,
+        "weights_bytes": plan.weights_bytes,
+        "kv_bytes_per_token": plan.kv_bytes_per_token,
+        "activation_bytes": plan.activation_bytes,
+        "non_torch_bytes": plan.non_torch_bytes,
+        "cuda_graph_bytes": plan.cuda_graph_bytes,
+        "kv_pool_bytes": max(0, plan.kv_bytes),
+        "kv_tokens": plan.kv_tokens,
+        "kv_blocks": plan.kv_blocks,
+        "block_size": plan.block_size,
+        "max_model_len": plan.max_model_len,
+        "max_num_seqs": plan.max_num_seqs,
+        "max_num_batched_tokens": plan.max_num_batched_tokens,
+        "max_concurrency": round(plan.concurrency(plan.max_model_len), 2),
+        "fits": plan.fits,
+        "reason": plan.reason,
+    }

@@ -1,0 +1,123 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.calling import call
+
+PROMISED = (
+    "weights_bytes",
+    "kv_bytes_per_token",
+    "activation_bytes",
+    "non_torch_bytes",
+    "cuda_graph_bytes",
+    "kv_pool_bytes",
+    "kv_tokens",
+    "fits",
+    "reason",
+)
+CONFIG = {
+    "model_type": "llama",
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+}
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert call("memory", *arguments, "--json") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_one_object_per_question(capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(
+        capsys,
+        *("--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "h100-80gb", "--engine-version", "0.19.0"),
+        *("--max-model-len", "8192", "--gpu-memory-utilization", "0.95", "--tensor-parallel-size", "2"),
+    )
+    assert set(PROMISED) <= set(found)
+    assert found["fits"] is True
+    assert found["kv_tokens"] == pytest.approx(2_390_592, rel=0.001)  # a log of this very setting
+    assert found["kv_bytes_per_token"] == 28672
+    total = sum(found[name] for name in ("weights_bytes", "activation_bytes", "non_torch_bytes", "kv_pool_bytes"))
+    assert total == found["requested_bytes"]
+
+
+def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("memory", "--model", "llama-3.1-8b", "--length", "2048", "--gpus-needed") == 0
+    shown = capsys.readouterr().out
+    assert "meta-llama/Llama-3.1-8B-Instruct on 1 x h100-80gb, bfloat16" in shown
+    assert "sequences of 2,048 tokens" in shown
+    assert "1 (--tensor-parallel-size 1)" in shown
+
+
+def test_a_config_file_is_a_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    by_file = asked(capsys, "--model", str(tmp_path / "config.json"))
+    by_folder = asked(capsys, "--model", str(tmp_path))
+    known = asked(capsys, "--model", "llama-3-8b")
+    assert by_file["weights_bytes"] == by_folder["weights_bytes"] == known["weights_bytes"]
+
+
+def test_what_does_not_fit_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(
+        capsys, "--model", "llama-3.3-70b", "--gpu-memory-gib", "79.19", "--max-len-that-fits", "--gpus-needed"
+    )
+    assert found["fits"] is False
+    assert found["kv_tokens"] == found["kv_pool_bytes"] == found["max_len_that_fits"] == 0
+    assert "weights" in found["reason"]
+    assert found["gpus_needed"] == 4
+
+
+def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    def weights(*arguments: str) -> float:
+        return float(asked(capsys, *arguments)["weights_bytes"])
+
+    plain = weights("--model", "llama-3.1-8b")
+    assert weights("--model", "llama-3.1-8b", "--quantization", "fp8") < 0.6 * plain
+    assert weights("--model", "llama-3.1-8b", "--quantization", "awq") < 0.4 * plain
+    assert weights("--model", "llama-3.1-8b", "--dtype", "float32") > 1.9 * plain
+    copy = ("--model", "RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8")
+    assert weights(*copy) == weights(*copy, "--quantization", "compressed-tensors", "--dtype", "float16")
+    assert asked(capsys, *copy, "--kv-cache-dtype", "fp8")["kv_bytes_per_token"] == 65536
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--model", "llama-9"), ("--model: unknown model 'llama-9'", "config.json")),
+        (("--model", "none/config.json"), ("there is no such file",)),
+        (("--model", "phi-4", "--gpu", "h99"), ("--gpu: unknown GPU 'h99'", "--gpu-memory-gib")),
+        (("--model", "phi-4", "--quantization", "fp3"), ("--quantization: unknown precision 'fp3'",)),
+        (("--model", "phi-4", "--quantization", "compressed-tensors"), ("does not say which format", "w4a16")),
+        (("--model", "phi-4", "--dtype", "fp8"), ("--dtype fp8", "--quantization")),
+        (
+            ("--model", "phi-4", "--engine-version", "new"),
+            ("--engine-version: 'new' is not a version", "vllm --version"),
+        ),
+        (("--model", "phi-4", "--tensor-parallel-size", "3"), ("40 attention heads cannot be split over 3",)),
+        (("--model", "phi-4", "--gpu-memory-utilization", "95"), ("is not between 0 and 1",)),
+    ],
+)
+def test_errors_name_the_flag(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    assert call("memory", *arguments) == 2
+    shown = capsys.readouterr().err
+    for word in words:
+        assert word in shown
+
+
+def test_a_broken_config_is_explained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    for text, words in (("{", "--model"), ("[]", "not an object"), ('{"hidden_size": 1}', "no num_hidden_layers")):
+        file.write_text(text)
+        assert call("memory", "--model", str(file)) == 2
+        assert words in capsys.readouterr().err

@@ -1,0 +1,61 @@
+"""The peak of the profiling run, against logs and by its mechanisms."""
+
+import pytest
+
+from headway.perfmodel import catalogue
+from headway.perfmodel.activation import FIXED_BYTES, Run, activation_bytes
+from headway.perfmodel.gpus import GIB
+from headway.perfmodel.quantisation import Scheme, scheme
+from headway.perfmodel.versions import rules
+
+H100 = catalogue.gpu("h100")
+
+
+def plain() -> Scheme:
+    found = scheme("bfloat16")
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "tp", "logged"),
+    [
+        ("qwen2.5-7b", "0.19.0", 1, 2.21),
+        ("qwen3-14b", "0.16.0", 1, 5.64),
+        ("qwen3-14b", "0.17.0", 1, 2.23),
+        ("codellama-7b", "0.19.0", 1, 0.77),  # its vocabulary is small: the MLP is wider
+        ("mixtral-8x7b", "0.19.0", 2, 1.21),  # experts' workspaces stay
+        ("gemma-3-27b", "0.19.0", 1, 3.99),  # so do images
+        ("gpt-oss-120b", "0.11.0", 1, 7.38),
+    ],
+)
+def test_logged_peaks(model: str, version: str, tp: int, logged: float) -> None:
+    told = activation_bytes(catalogue.model(model), H100, rules(version), plain(), Run(1024, 8192, tp))
+    assert told / GIB == pytest.approx(logged, rel=0.015)
+
+
+def test_only_the_last_stage_samples() -> None:
+    llama, version = catalogue.model("llama-3.1-8b"), rules("0.19.0")
+    first, last = (
+        activation_bytes(llama, H100, version, plain(), Run(1024, 8192, 1, not last, last)) for last in (False, True)
+    )
+    assert first < last
+
+
+def test_the_first_core_of_all_kept_what_it_reduced() -> None:
+    llama = catalogue.model("llama-2-70b")
+    kept, freed = (activation_bytes(llama, H100, rules(v), plain(), Run(256, 4096, 4)) for v in ("0.2.4", "0.2.6"))
+    assert kept - freed > 9 * GIB
+
+
+def test_logits_of_all_tokens_in_the_first_v1() -> None:
+    llama = catalogue.model("llama-3.1-8b")
+    told = activation_bytes(llama, H100, rules("V1 0.7.0"), plain(), Run(256, 8192))
+    assert told == 2 * 8192 * (128256 + 4096) + FIXED_BYTES
+
+
+def test_large_images_can_be_the_peak() -> None:
+    model = catalogue.model("qwen2.5-vl-7b")
+    told = activation_bytes(model, H100, rules("0.32.0"), plain(), Run(8, 2048))
+    text = activation_bytes(catalogue.model("qwen2.5-7b"), H100, rules("0.32.0"), plain(), Run(8, 2048))
+    assert told > text + GIB

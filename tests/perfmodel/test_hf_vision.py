@@ -1,0 +1,36 @@
+"""Vision towers: parameters against the published ones, tokens of an image."""
+
+import pytest
+
+from headway.perfmodel import catalogue
+from headway.perfmodel.hf_vision import vision
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [
+        ("gemma-3-4b", 417),  # SigLIP so400m
+        ("qwen2.5-vl-7b", 676),
+        ("mistral-small-3.1-24b", 439),
+        ("granite-vision-3.3-2b", 430),
+        ("kimi-vl-a3b", 447),
+        ("qwen3-vl-8b", 576),
+    ],
+)
+def test_parameters(name: str, millions: float) -> None:
+    assert catalogue.model(name).vision_parameters / 1e6 == pytest.approx(millions, rel=0.03)
+
+
+def test_tokens_and_pixels_of_an_image() -> None:
+    gemma = catalogue.model("gemma-3-4b").vision
+    qwen = catalogue.model("qwen2.5-vl-7b").vision
+    assert gemma
+    assert qwen
+    assert (gemma.tokens, gemma.token_pixels) == (256, 56 * 56)
+    assert (qwen.tokens, qwen.token_pixels, qwen.token_patches) == (16384, 28 * 28 * 2, 4)
+
+
+def test_text_models_have_none() -> None:
+    assert vision({}, 4096) is None
+    nested = {"thinker_config": {"vision_config": {"hidden_size": 8, "depth": 1, "patch_size": 2}}}
+    assert vision(nested, 16) is not None

@@ -1,0 +1,91 @@
+"""Formats by name, by the ending of a model's name and by quantization_config."""
+
+from typing import Any
+
+import pytest
+
+from headway.perfmodel import catalogue
+from headway.perfmodel.quantisation import SCHEMES, of_config, of_name, scheme
+
+
+@pytest.mark.parametrize(
+    ("name", "bytes_per_parameter"),
+    [
+        ("bfloat16", 2.0),
+        ("fp8", 1.0),
+        ("int4", 0.52),
+        ("mxfp4", 0.53),
+        ("nvfp4", 0.56),
+        ("bnb_4bit", 0.52),
+        ("float32", 4),
+    ],
+)
+def test_bytes_with_scales(name: str, bytes_per_parameter: float) -> None:
+    found = scheme(name)
+    assert found
+    assert found.bytes_per_parameter == pytest.approx(bytes_per_parameter, rel=0.01)
+
+
+def test_spellings() -> None:
+    for spelled, name in (("half", "float16"), ("AWQ", "int4"), ("gptq-marlin", "int4"), ("w8a8", "int8")):
+        found = scheme(spelled)
+        assert found
+        assert found.name == name
+    assert scheme("fp3") is None
+    assert len({one.name for one in SCHEMES}) == len(SCHEMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "precision"),
+    [
+        ("RedHatAI/Qwen2.5-7B-Instruct-FP8-dynamic", "qwen2.5-7b", "fp8"),
+        ("redhatai/Llama-3.3-70B-Instruct-quantized.w8a8", "llama-3.3-70b", "int8"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", "llama-3.1-8b", "w4a16"),
+        ("Qwen/Qwen2.5-32B-Instruct-AWQ", "qwen2.5-32b", "int4"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "qwen2.5-7b", "gptq_int8"),
+        ("Qwen/Qwen3-235B-A22B-FP8", "qwen3-235b-a22b", "fp8"),
+        ("nvidia/DeepSeek-R1-NVFP4", "deepseek-r1", "nvfp4"),
+        ("unsloth/Llama-3.1-8B-Instruct", "llama-3.1-8b", ""),
+    ],
+)
+def test_copies_are_known_by_name(name: str, base: str, precision: str) -> None:
+    found = catalogue.model(name)
+    assert found.id == catalogue.model(base).id
+    assert found.quantisation == precision
+    assert of_name(name)[1] == precision
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({}, ""),
+        ({"quant_method": "awq", "bits": 4}, "int4"),
+        ({"quant_method": "gptq", "bits": 8}, "gptq_int8"),
+        ({"quant_method": "fp8"}, "fp8"),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8_block"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bnb_4bit"),
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "somebody's"}, ""),
+        ({"quant_method": "compressed-tensors"}, "int8"),
+    ],
+)
+def test_configs(config: dict[str, Any], name: str) -> None:
+    assert of_config({"quantization_config": config} if config else {}) == name
+    assert of_config({"text_config": {"quantization_config": config}}) == name
+
+
+@pytest.mark.parametrize(
+    ("weights", "name"),
+    [
+        ({"num_bits": 8, "type": "float", "strategy": "channel"}, "fp8"),
+        ({"num_bits": 8, "type": "float", "strategy": "block"}, "fp8_block"),
+        ({"num_bits": 4, "type": "float"}, "nvfp4"),
+        ({"num_bits": 8, "type": "int"}, "int8"),
+        ({"num_bits": 4, "type": "int"}, "w4a16"),
+    ],
+)
+def test_compressed_tensors(weights: dict[str, Any], name: str) -> None:
+    groups = {"config_groups": {"group_0": {"weights": weights}}, "quant_method": "compressed-tensors"}
+    assert of_config({"quantization_config": groups}) == name
