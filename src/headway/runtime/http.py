@@ -126,8 +126,8 @@ async def _read_up_to(content: aiohttp.StreamReader, cap: int) -> tuple[bytes, b
 def _failure(error: Exception) -> Failure:
     detail = str(error) or type(error).__name__
     match error:
-        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
-            return Failure(FailureKind.REFUSED, detail)
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError(), host=host, port=port):
+            return Failure(FailureKind.REFUSED, f"nobody listens at {host}:{port}")
         case aiohttp.ClientConnectorError(os_error=OSError(errno=number)) if number in SHORTAGES:
             return Failure(FailureKind.OURS, detail)
         case aiohttp.ClientConnectorError() | aiohttp.InvalidURL():
