@@ -46,6 +46,7 @@ FREE: tuple[tuple[str, float], ...] = (
     ("coefficients per_layer_s", LOOSE),
     ("coefficients eager_layer_s", LOOSE),
     ("coefficients sync_s", LOOSE),
+    ("coefficients expert_skew", LOOSE),
     ("api base_s", LOOSE),
     ("api serial_s", LOOSE),
     ("hopper weights", TIGHT),
@@ -68,7 +69,7 @@ FREE: tuple[tuple[str, float], ...] = (
 """What is fitted: a field of Settings, and its freedom."""
 
 START = Settings(
-    Coefficients(0.5e-3, 6e-6, 20e-6, 0.2e-3, 5e-6),
+    Coefficients(base_s=0.5e-3, per_sequence_s=6e-6, per_layer_s=20e-6, eager_layer_s=0.2e-3, sync_s=5e-6),
     {
         "hopper": HOPPER,
         "blackwell": msgspec.structs.replace(
@@ -96,7 +97,9 @@ def settings(factors: Floats) -> Settings:
         for word in words[:-1]:
             node = node[word]
         value = node[words[-1]] * factor
-        node[words[-1]] = value if words[-1].endswith("_s") else min(SHARE_LIMIT, value)
+        node[words[-1]] = (
+            value if words[0] in ("coefficients", "api") or words[-1].endswith("_s") else min(SHARE_LIMIT, value)
+        )
     return msgspec.convert(raw, Settings)
 
 

@@ -1,15 +1,14 @@
 """How far the engine model is from measured serving runs: `python benchmarks/perfmodel_truth.py --data DIR`.
 
-DIR holds `perf_truth.csv` (published or logged measurements, each row naming its public source) and, optionally,
-`silicon_sample.csv.gz` of NVIDIA's AIConfigurator (Apache-2.0). Rows of dense models in the catalogue are replayed on
+DIR holds `perf_truth.csv` (published or logged measurements, each row naming its public source). Rows are replayed on
 the engine in virtual time, with the load they were taken at; nothing is fitted here. Left out: vLLM of 2023, whose
 decode was far from any roofline (its rows say so), overload runs and clusters. NIM's fp8 engines are taken to keep an
-fp8 KV cache, which the knee that their rows report implies. Prints Markdown.
+fp8 KV cache, which the knee that their rows report implies. Prints Markdown. `perfmodel_silicon.py` and
+`perfmodel_runs.py` compare with more.
 """
 
 import argparse
 import csv
-import gzip
 import heapq
 import statistics
 from collections.abc import Iterator
@@ -20,11 +19,11 @@ import msgspec
 from headway.perfmodel import catalogue, memory
 from headway.perfmodel.engine import Engine, EngineConfig
 from headway.perfmodel.sequence import Request
-from headway.perfmodel.steptime import Batch, StepModel
+from headway.perfmodel.service import ApiCost
+from headway.perfmodel.steptime import StepModel
 
-CHUNK = 8192
 REPEATED = 16  # "repeated prompts mostly cached", say the notes of the rows with prefix caching: so many different ones
-SYSTEMS = {"h100_sxm": "h100-80gb", "h200_sxm": "h200-141gb", "b200_sxm": "b200-180gb"}
+API = ApiCost()
 CARDS = {
     "H100-SXM-80GB": "h100-80gb",
     "H100-80GB": "h100-80gb",
@@ -67,7 +66,8 @@ def engine(name: str, card: str, precision: str, tp: int, kv_dtype: str, seqs: i
 def replay(one: Engine, load: Load) -> tuple[float, float]:
     """Median TTFT and mean TPOT in seconds, the first quarter left out. Prompts share nothing."""
     waiting = [number / load.rate for number in range(load.requests)] if load.rate else [0.0] * load.concurrency
-    heapq.heapify(waiting)
+    around, free = API.delay_s(load.isl), API.busy_s(load.isl)
+    waiting = [max(at, number * free) + around for number, at in enumerate(waiting)]
     issued, added, now = len(waiting), 0, 0.0
     seen: list[tuple[float, float]] = []
     while waiting or one.busy:
@@ -79,9 +79,9 @@ def replay(one: Engine, load: Load) -> tuple[float, float]:
         now += step.duration_s
         for done in step.finished:
             span = done.last_token - done.first_token
-            seen.append((done.first_token - done.arrived, span / max(1, done.generated - 1)))
+            seen.append((done.first_token - done.arrived + around, span / max(1, done.generated - 1)))
             if issued < load.requests:
-                heapq.heappush(waiting, now)
+                heapq.heappush(waiting, now + around)
                 issued += 1
     settled = seen[len(seen) // 4 :]
     return statistics.median(ttft for ttft, _tpot in settled), statistics.mean(tpot for _ttft, tpot in settled)
@@ -91,7 +91,9 @@ def request(number: int, load: Load) -> Request:
     """A request; prompts that differ do so from their first token on."""
     which = number % load.prompts if load.prompts else number
     prompt = [which % 4096, which // 4096, *((place * 7) % 4000 for place in range(load.isl - 2))]
-    return Request(str(number), prompt, load.osl, output_tokens=load.osl)
+    spread = 0.9 + 0.2 * (number * 0.618 % 1) if not load.rate and load.concurrency > 1 else 1.0
+    size = round(load.osl * spread)  # closed loops: a little uneven, as no real ones march in step
+    return Request(str(number), prompt, size, output_tokens=size)
 
 
 def load_of(row: dict[str, str]) -> Load | None:
@@ -124,7 +126,8 @@ def truth(path: Path) -> Iterator[str]:
             catalogue.model(name)
         except catalogue.UnknownName:
             continue
-        precision = "fp8" if "fp8" in row["precision"] else "bfloat16"
+        native = catalogue.model(name).quantisation or "bfloat16"
+        precision = "fp8" if "fp8" in row["precision"] else native
         kv_dtype = "fp8" if row["engine"].startswith("NIM") and precision == "fp8" else "auto"
         sizes = (128, 2048) if load.rate else (256, 8192)
         one = engine(name, card, precision, int(row["tp"]), kv_dtype, *sizes)
@@ -141,46 +144,6 @@ def truth(path: Path) -> Iterator[str]:
         yield f"\n{kind}: {len(values)} rows, {summary(values)}"
 
 
-def steady(steps: StepModel, load: Load) -> float:
-    """TPOT of a steady closed loop without replaying it: a decode step, and the prefills that fall between two."""
-    running = load.concurrency
-    decode = steps.decode_s(running, round(running * (load.isl + load.osl / 2)))
-    bare, extra = steps.decode_s(running, 0), 0.0
-    for done in range(0, load.isl, CHUNK):
-        tokens = min(CHUNK, load.isl - done)
-        extra += steps.step_s(Batch(running, 0, tokens, tokens * (done + tokens / 2), running)) - bare
-    return decode + running / load.osl * extra
-
-
-def silicon(path: Path) -> Iterator[str]:
-    """One line per model, card and parallelism of the AIConfigurator sample (vLLM, dense, aggregated)."""
-    groups: dict[tuple[str, ...], list[float]] = {}
-    with gzip.open(path, "rt") as lines:
-        rows = list(csv.DictReader(lines))
-    for row in rows:
-        if (
-            (row["backend"], row["mode"]) != ("vllm", "agg")
-            or row["system"] not in SYSTEMS
-            or row["precision"] == "fp4"
-        ):
-            continue
-        try:
-            catalogue.model(row["model_path"])
-        except catalogue.UnknownName:
-            continue
-        precision, tp = row["precision"] or "bfloat16", int(row["tp_size"])
-        card = SYSTEMS[row["system"]]
-        steps = StepModel(catalogue.model(row["model_path"]), catalogue.gpu(card), precision=precision, tp=tp)
-        told = steady(steps, Load(int(row["isl"]), int(row["osl"]), concurrency=int(row["batch_size"])))
-        key = (row["model_path"], card, precision, f"x{tp}")
-        groups.setdefault(key, []).append(told / (float(row["silicon_tpot_ms"]) / 1e3) - 1)
-    yield "| model | card | precision | rows | TPOT error |\n|---|---|---|---|---|"
-    for (name, card, precision, tp_text), values in sorted(groups.items()):
-        yield f"| {name} | {card} {tp_text} | {precision} | {len(values)} | {summary(values)} |"
-    everything = [value for values in groups.values() for value in values]
-    yield f"\nTPOT: {len(everything)} rows, {summary(everything)}"
-
-
 def summary(errors: list[float]) -> str:
     """Median of the signed and of the absolute relative errors."""
     middle = statistics.median(abs(error) for error in errors)
@@ -194,10 +157,6 @@ def main() -> None:
     folder = parser.parse_args().data
     for line in truth(folder / "perf_truth.csv"):
         print(line)
-    sample = folder / "silicon_sample.csv.gz"
-    if sample.exists():
-        for line in silicon(sample):
-            print(line)
 
 
 if __name__ == "__main__":

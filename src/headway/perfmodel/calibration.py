@@ -36,7 +36,9 @@ class Coefficients(msgspec.Struct, frozen=True):
 
     `base_s`: a step's share of the CPU that the GPU waits for. `per_sequence_s`: sampling and bookkeeping of one
     sequence. `per_layer_s`: norms, rotary embedding, cache writes and the attention kernel's own start.
-    `eager_layer_s`: more per layer when a prompt is in the batch, as its attention is launched outside the CUDA graph.
+    `eager_layer_s`: more per layer in a step too large for a CUDA graph (over `graph_tokens`, vLLM's largest captured
+    size), whose kernels are launched one by one; `piecewise_layer_s`: in a smaller one with a prompt in it, where only
+    attention is launched so.
     `sync_s`: ranks waiting for each other, per all-reduce. `moved`, `expert_moved`: passes over activations that are
     no multiplication. `mixed_kv`: how much slower the cache of decoding sequences is read in a kernel that also works
     on a prompt.
@@ -46,10 +48,13 @@ class Coefficients(msgspec.Struct, frozen=True):
     per_sequence_s: float = 4.3e-6
     per_layer_s: float = 22e-6
     eager_layer_s: float = 0.48e-3
+    piecewise_layer_s: float = 0.05e-3
+    graph_tokens: int = 512
     sync_s: float = 4.7e-6
     moved: float = 0.7
     expert_moved: float = 7.0
     mixed_kv: float = 1.0
+    expert_skew: float = 0.5
 
 
 HOPPER = Efficiency(

@@ -3,8 +3,8 @@
     step = base + tokens(T) + head(R) + kv * context + pairs * attention + per sequence * R
 
 tokens(T): what depends on how many tokens are computed, prompts and decodes together: multiplications (reading the
-weights, or multiplying, whichever takes longer), experts (the E (1 - (1 - k/E)^T) that T tokens hit), activations, two
-all-reduces per layer. It is tabulated once; a step is then a handful of additions, and affine in the context of the
+weights, or multiplying, whichever takes longer), experts (those that T tokens hit), activations, two all-reduces per
+layer. It is tabulated once; a step is then a handful of additions, and affine in the context of the
 sequences that decode. What a batch is made of comes from the engine; no queueing here. Counts are in `work`.
 """
 
@@ -88,7 +88,7 @@ class StepModel:
         multiply = reached.attention * gpu.bf16_flops
         self.pair_s = w.pair_flops / multiply
         self.prefill_s_per_token = w.window_flops / multiply
-        self._eager_s = c.eager_layer_s * w.layers
+        self._piecewise_s = c.piecewise_layer_s * w.layers
 
     def step_s(self, batch: Batch) -> float:
         """Seconds of one step over this batch; an empty batch costs nothing."""
@@ -107,7 +107,7 @@ class StepModel:
         cache = self.kv_s_per_token * batch.context_tokens
         if not batch.prefill_tokens:
             return seconds + cache
-        seconds += self._eager_s + c.mixed_kv * cache
+        seconds += c.mixed_kv * cache + (self._piecewise_s if tokens <= c.graph_tokens else 0.0)
         return seconds + self.pair_s * batch.prefill_pairs + self.prefill_s_per_token * batch.prefill_tokens
 
     def decode_s(self, running: int, context_tokens: int) -> float:
@@ -154,7 +154,8 @@ class _Timing:
         tokens = np.arange(TABLE_TOKENS + 1, dtype=np.float64)
         w, c = self.work, self.c
         reduce_s = comm.all_reduce_s(tokens * w.hidden * 2, self.gpu, self.tp) + (c.sync_s if self.tp > 1 else 0.0)
-        moved = w.layers * c.per_layer_s + c.moved * w.moved_bytes * tokens / self.bandwidth
+        launched = np.where(tokens > c.graph_tokens, c.eager_layer_s, 0.0)
+        moved = w.layers * (c.per_layer_s + launched) + c.moved * w.moved_bytes * tokens / self.bandwidth
         return self._dense_s(tokens) + self._experts_s(tokens) + moved + 2 * w.layers * reduce_s
 
     def heads_s(self) -> Floats:
@@ -177,7 +178,7 @@ class _Timing:
         if not w.expert_layers:
             return np.zeros_like(tokens)
         r = self.ranks
-        distinct = w.experts / r * (1 - (1 - w.chosen / w.experts) ** (r * tokens))
+        distinct = _distinct(r * tokens, w.experts, w.chosen, self.c.expert_skew) / r
         read = distinct * w.expert_bytes / (e.expert_weights * self.bandwidth)
         multiply = tokens * w.expert_flops / self._rate(self.arithmetic, e.expert_flops)
         moved = self.c.expert_moved * tokens * w.chosen * w.hidden * 2 / self.bandwidth
@@ -187,6 +188,15 @@ class _Timing:
     def _rate(self, kind: str, shares: dict[str, float]) -> float:
         by_kind = {"fp8": self.gpu.fp8_flops, "fp4": self.gpu.fp4_flops, "int8": self.gpu.int8_flops}
         return shares[kind] * by_kind.get(kind, self.gpu.bf16_flops)
+
+
+def _distinct(tokens: Floats, experts: int, chosen: int, skew: float) -> Floats:
+    """Expected number of experts that so many tokens hit, when popularity follows a power law of the rank."""
+    weight = np.arange(1, experts + 1, dtype=np.float64) ** -skew
+    chance = np.minimum(1.0, chosen * weight / weight.sum())
+    known = np.unique(np.geomspace(1, max(2.0, tokens[-1]), 64).round())
+    hit = (1 - (1 - chance[None, :]) ** known[:, None]).sum(axis=1)
+    return np.asarray(np.interp(tokens, np.concatenate([[0.0], known]), np.concatenate([[0.0], hit])), dtype=np.float64)
 
 
 def _overlap(read: Floats | float, multiply: Floats) -> Floats:
