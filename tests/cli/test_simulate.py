@@ -113,6 +113,13 @@ def test_a_missing_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "cannot be read" in capsys.readouterr().err
 
 
+def test_a_report_that_cannot_be_written_is_found_at_once(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(trace, "--html", str(tmp_path / "none" / "report.html")) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+
+
 def test_names_by_comma_or_repeated() -> None:
     assert names(["a,b", "c", " a "]) == ["a", "b", "c"]
     assert names([]) is None

@@ -1,13 +1,19 @@
 """From a file and flags to a sweep."""
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from headway.compose.simulation import Simulation, at_size, checked, overlaid, read_simulation, sized, sweep
 from headway.compose.source import SettingsError
-from headway.sim.scenario import Fault, PoolSpec
+from headway.sim.scenario import Fault, PoolSpec, Truth
 from headway.sim.truth import DoesNotFit
+from headway.workload.results import RunResult
+from headway.workload.stats import Slo
+
+DOCS = Path(__file__).parents[2] / "docs" / "simulator.md"
 
 FILE = """
 trace: log.csv
@@ -137,3 +143,12 @@ def test_peaks_of_a_generated_workload_are_not_smoothed_by_copies() -> None:
     assert made.workload.rate_rps >= 0.5 * made.capacity_rps  # dense enough to be thinned
     first = sum(request.arrival_s < 10 for request in made.workload.requests)
     assert first > 0.3 * len(made.workload.requests)  # of a sixth of the time; later turns come when they come
+
+
+def test_the_docs_name_every_field_and_their_example_is_valid() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for kind in (Simulation, PoolSpec, Truth, Fault, Slo, RunResult):
+        for name in kind.__struct_fields__:
+            assert f"`{name}`" in text, f"docs/simulator.md does not name {name}"
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert checked(yaml.safe_load(example)).pools[1].gpu == "a100-80gb"

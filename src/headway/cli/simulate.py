@@ -73,6 +73,8 @@ def command(
     flags = dict(locals())
     with friendly():
         asked = overlaid(read_simulation(scenario) if scenario else None, *opt.changes(flags))
+        if html is not None:
+            html.open("a").close()  # an address that cannot be written is found now, not after an hour
         runs, made = measured(asked, jobs, detail=html is not None)
         if html is not None:
             html.write_text(page(runs, _story(asked, made)), encoding="utf-8")
