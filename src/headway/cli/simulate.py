@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,11 +81,15 @@ def command(
     if as_json:
         typer.echo(msgspec.json.encode([run.result for run in runs]).decode())
     else:
-        for word, sentence in scenario_words(asked, made):
-            out.print(f"[dim]{word:<10}{escape(sentence)}[/]", highlight=False, soft_wrap=True)
-        show(out, [run.result for run in runs], asked.reference)
+        _show(asked, made, runs)
     if html is not None:
         err.print(f"report written to {html}", highlight=False)
+
+
+def _show(asked: Simulation, made: Sweep, runs: Sequence[Run]) -> None:
+    for word, sentence in scenario_words(asked, made):
+        out.print(f"[dim]{word:<10}{escape(sentence)}[/]", highlight=False, soft_wrap=True)
+    show(out, [run.result for run in runs], asked.reference)
 
 
 def measured(asked: Simulation, jobs: int, detail: bool) -> tuple[list[Run], Sweep]:
