@@ -34,6 +34,16 @@ def test_logged_peaks(model: str, version: str, tp: int, logged: float) -> None:
     assert told / GIB == pytest.approx(logged, rel=0.015)
 
 
+def test_fused_mxfp4_experts_keep_no_workspace() -> None:
+    model, mxfp4 = catalogue.model("gpt-oss-120b"), scheme("mxfp4")
+    assert mxfp4
+    hopper, ada = (
+        activation_bytes(model, catalogue.gpu(card), rules("0.19.0"), mxfp4, Run(256, 8192))
+        for card in ("h100", "l40s")
+    )
+    assert ada - hopper > 0.4 * GIB
+
+
 def test_only_the_last_stage_samples() -> None:
     llama, version = catalogue.model("llama-3.1-8b"), rules("0.19.0")
     first, last = (

@@ -46,6 +46,8 @@ def test_spellings() -> None:
         ("Qwen/Qwen3-235B-A22B-FP8", "qwen3-235b-a22b", "fp8"),
         ("nvidia/DeepSeek-R1-NVFP4", "deepseek-r1", "nvfp4"),
         ("unsloth/Llama-3.1-8B-Instruct", "llama-3.1-8b", ""),
+        ("ibm-granite/granite-3.1-8b-base", "granite-3.1-8b", ""),
+        ("somebody/Qwen3-8B-Base-AWQ", "qwen3-8b", "int4"),
     ],
 )
 def test_copies_are_known_by_name(name: str, base: str, precision: str) -> None:

@@ -52,6 +52,12 @@ def test_latent_attention_keeps_a_wide_copy_beside_fp8() -> None:
     assert narrow > wide / 2 + up
 
 
+def test_mxfp4_experts_are_padded_on_every_gpu() -> None:
+    model = catalogue.model("gpt-oss-120b")
+    one, four = (memory.weights_bytes(model, tp=tp) for tp in (1, 4))
+    assert four / one == pytest.approx(768 / 720 / 4, rel=0.01)  # 720 of the experts' 2880 become 768
+
+
 def test_stages_are_cut_as_vllm_cuts_them() -> None:
     assert [stage.end - stage.start for stage in stages(61, 4)] == [15, 15, 16, 15]
     assert [stage.end - stage.start for stage in stages(62, 4)] == [15, 16, 16, 15]

@@ -31,6 +31,10 @@ FIXED_BYTES = 50 << 20
 """cuBLAS's workspace (32 MiB on Hopper) and small buffers; logs of 0.17 to 0.19 leave 45 to 60 MiB unexplained."""
 
 
+FUSED_MXFP4 = ("hopper", "blackwell")
+"""Cards on which MXFP4 experts run in one fused call that keeps no workspace (vLLM's oracle for mxfp4)."""
+
+
 class Run(msgspec.Struct, frozen=True):
     """What the profiling run works on."""
 
@@ -43,9 +47,10 @@ class Run(msgspec.Struct, frozen=True):
 
 def activation_bytes(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: Run) -> int:
     """Peak in bytes on one GPU of a pipeline stage."""
-    kept = _experts(model, run, rules) if rules.workspace_kept else 0.0
+    keeps = rules.workspace_kept and not (scheme.name == "mxfp4" and gpu.generation in FUSED_MXFP4)
+    kept = _experts(model, run, rules) if keeps else 0.0
     seen = _kept_images(model.vision, model.hidden, run) if model.vision and run.first and not rules.first else 0.0
-    layers = _layers(model, run) + (0.0 if rules.workspace_kept else _experts(model, run, rules))
+    layers = _layers(model, run) + (0.0 if keeps else _experts(model, run, rules))
     if rules.reductions_kept and run.tp > 1:
         layers += 2 * model.layers * 2.0 * run.tokens * model.hidden
     sampling = _sampler(model, gpu, rules, scheme, run) if run.last else 0.0

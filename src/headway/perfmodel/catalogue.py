@@ -4,6 +4,7 @@ Names compare without case. The tables are `gpus`, `models` and `quantisation`.
 """
 
 import difflib
+import re
 from typing import TypeVar
 
 import msgspec
@@ -26,18 +27,27 @@ def gpu(name: str) -> Gpu:
 
 
 def model(name: str) -> Architecture:
-    """The architecture of this Hugging Face id or alias; quantised copies are known by the ending of their name
-    ("RedHatAI/Qwen2.5-7B-Instruct-FP8-dynamic"), whoever publishes them. Raises UnknownName."""
+    """The architecture of this Hugging Face id or alias. Copies published by others and quantised ones are known by
+    the end of their name ("RedHatAI/Qwen2.5-7B-Instruct-FP8-dynamic"), base and instruction-tuned models by each
+    other. Raises UnknownName."""
     table = {key: one for one in ARCHITECTURES for key in (one.id, *one.aliases)}
     folded = {key.lower(): one for key, one in table.items()}
     if name.lower() in folded:
         return folded[name.lower()]
     base, scheme = of_name(name)
     last = {key.rsplit("/", 1)[-1]: one for key, one in folded.items()}
-    found = last.get(base.rsplit("/", 1)[-1].lower()) or last.get(base.rsplit("/", 1)[-1].lower().removeprefix("meta-"))
+    wanted = base.rsplit("/", 1)[-1].lower()
+    found = last.get(wanted) or last.get(wanted.removeprefix("meta-"))
+    if found is None:
+        found = {_plain(key): one for key, one in reversed(last.items())}.get(_plain(wanted))
     if found is None:
         return _find("model", name, table)
     return msgspec.structs.replace(found, quantisation=scheme) if scheme else found
+
+
+def _plain(name: str) -> str:
+    """Without the words that tell a base model from a tuned one of the same shape."""
+    return re.sub(r"-(instruct|chat|base|it|pt|hf)\b", "", name)
 
 
 def precision(name: str, model: Architecture | None = None) -> str:

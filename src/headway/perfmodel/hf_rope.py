@@ -8,7 +8,18 @@ the Llama 3 scaling changes no length. For Gemma 3 with its factor of 8 that is 
 from collections.abc import Mapping
 from typing import Any
 
-NO_ROPE = ("gpt2", "gpt_bigcode", "bloom", "mpt", "opt", "jamba", "nemotron_h", "falcon_mamba", "kimi_linear")
+NO_ROPE = (
+    "gpt2",
+    "gpt_bigcode",
+    "bloom",
+    "mpt",
+    "opt",
+    "jamba",
+    "nemotron_h",
+    "falcon_mamba",
+    "kimi_linear",
+    "granitemoehybrid",
+)
 """Families that know positions by other means."""
 
 BOUNDED = ("minimax_m1", "minimax_text_01")

@@ -43,6 +43,15 @@ MOONVIT: Fields = {
 }
 NEMOTRON_H: Fields = {"conv_kernel": 4, "ssm_state_size": 128, "n_groups": 8, "mlp_hidden_act": "relu2"}
 
+GRANITE_4: Fields = {
+    "layer_types": ["attention" if n % 10 == 5 else "mamba" for n in range(40)],
+    "mamba_d_head": 64,
+    "mamba_d_state": 128,
+    "mamba_d_conv": 4,
+    "mamba_n_groups": 1,
+    "tie_word_embeddings": True,
+}
+
 ROWS: tuple[Architecture, ...] = (
     row(
         "mistralai/Mixtral-8x7B-Instruct-v0.1",
@@ -354,6 +363,28 @@ ROWS: tuple[Architecture, ...] = (
         moe_intermediate_size=1856,
         moe_shared_expert_intermediate_size=3712,
         **NEMOTRON_H,
+    ),
+    row(
+        "ibm-granite/granite-4.0-h-small",
+        "granitemoehybrid",
+        "40 4096 768 32 8 128 100352 131072",
+        "granite-4.0-h-small",
+        num_local_experts=72,
+        num_experts_per_tok=10,
+        shared_intermediate_size=1536,
+        mamba_n_heads=128,
+        **GRANITE_4,
+    ),
+    row(
+        "ibm-granite/granite-4.0-h-tiny",
+        "granitemoehybrid",
+        "40 1536 512 12 4 128 100352 131072",
+        "granite-4.0-h-tiny",
+        num_local_experts=64,
+        num_experts_per_tok=6,
+        shared_intermediate_size=1024,
+        mamba_n_heads=48,
+        **GRANITE_4,
     ),
     row(
         "tencent/Hunyuan-A13B-Instruct",

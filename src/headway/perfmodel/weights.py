@@ -15,8 +15,9 @@ MIB = 1 << 20
 VOCABULARY_PADDING = 64
 """vLLM pads embeddings and head to a multiple of this (DEFAULT_VOCAB_PADDING_SIZE)."""
 
-EXPERT_TILE = 256
-"""MXFP4 kernels lay experts out in tiles of this width along the hidden size: gpt-oss's 2880 become 3072."""
+EXPERT_TILE, EXPERT_SLICE = 256, 64
+"""MXFP4 kernels lay experts out in tiles of 256 along the hidden size (gpt-oss's 2880 become 3072), and pad a GPU's
+part of their inner width to 64."""
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -69,8 +70,8 @@ def allocated(size: float) -> int:
 def _tensors(model: Architecture, scheme: Scheme, tp: int, stage: Stage) -> Iterator[tuple[float, int]]:
     """(bytes on one GPU, how many of them) of every kind of tensor of a stage."""
     for part, layers in model.layer_parts(stage.start, stage.end):
-        yield _held(part, tp, model.kv_heads) * _width(part, scheme, model), layers
-        if part.name == LATENT_UP and _width(part, scheme, model) < 2:
+        yield _held(part, tp, model.kv_heads) * _width(part, scheme, model, tp), layers
+        if part.name == LATENT_UP and _width(part, scheme, model, tp) < 2:
             yield _held(part, tp, model.kv_heads) * 2.0, layers  # unpacked once for the absorbed products
     yield 4.0 * model.hidden, stage.end - stage.start  # two norms a layer
     table = -(-model.vocab // VOCABULARY_PADDING) * VOCABULARY_PADDING / tp * model.hidden * _wide(scheme)
@@ -89,10 +90,15 @@ def _wide(scheme: Scheme) -> float:
     return max(2.0, scheme.bits / 8)
 
 
-def _width(part: Part, scheme: Scheme, model: Architecture) -> float:
+def _width(part: Part, scheme: Scheme, model: Architecture, tp: int) -> float:
+    """Bytes per parameter, padding included."""
     if part.wide or (scheme.experts and not part.expert):
         return _wide(scheme)
-    padded = 1.0
-    if scheme.name == "mxfp4":
-        padded = -(-model.hidden // EXPERT_TILE) * EXPERT_TILE / model.hidden
-    return scheme.bytes_per_parameter * padded
+    if scheme.name != "mxfp4" or not model.experts:
+        return scheme.bytes_per_parameter
+    inner = model.experts.intermediate / tp
+    return scheme.bytes_per_parameter * _padding(model.hidden, EXPERT_TILE) * _padding(inner, EXPERT_SLICE)
+
+
+def _padding(size: float, unit: int) -> float:
+    return -(-size // unit) * unit / size
