@@ -82,3 +82,9 @@ def test_the_table_and_the_line() -> None:
     assert "250 ms" in text
     assert "-5" in text
     assert plain_line(rows) == "127.0.0.1:9000 KV 75 % running 2 waiting 1"
+
+
+def test_a_pool_is_never_shown_fuller_than_full() -> None:
+    (row,) = FleetMeter().rows(answer(kv_used_tokens=1030.0))
+    assert row.kv_share == 1.0
+    assert "KV 100 %" in plain_line([row])

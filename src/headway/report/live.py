@@ -33,10 +33,10 @@ class FleetRow(msgspec.Struct, frozen=True):
 
     @property
     def kv_share(self) -> float | None:
-        """Used share of the KV pool."""
+        """Used share of the KV pool, by our estimate: a ledger may run ahead of an engine that has just preempted."""
         if not self.kv_capacity_tokens or self.kv_used_tokens is None:
             return None
-        return self.kv_used_tokens / self.kv_capacity_tokens
+        return min(1.0, self.kv_used_tokens / self.kv_capacity_tokens)
 
 
 class FleetMeter:
