@@ -34,6 +34,23 @@ def test_missing_fields_are_named() -> None:
         read("x", LLAMA | {"hidden_size": "wide"})
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"is_encoder_decoder": True}, "encoder-decoder models are not modelled"),
+        ({"cross_attention_layers": [3, 8]}, "cross-attention layers"),
+        ({"compress_ratios": [0, 4]}, "compressed caches"),
+        ({"attn_layer_period": 8, "model_type": "jamba", "mamba_d_conv": 4}, "names linear layers"),
+        ({"num_experts": 8, "moe_layer_freq": "often"}, "invalid literal"),
+        ({"linear_num_value_heads": 4, "layer_types": ["linear_attention"] * 32}, "no linear_num_key_heads"),
+        ({"num_attention_heads": "many"}, "num_attention_heads is 'many'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read("x", LLAMA | more)
+
+
 def test_families_leave_things_unsaid() -> None:
     no_tie = {key: value for key, value in LLAMA.items() if key != "tie_word_embeddings"}
     assert read("x", no_tie | {"model_type": "gemma2"}).tied

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.perfmodel import hf_rope as rope
-from headway.perfmodel.architectures import Architecture, Experts, Latent
+from headway.perfmodel.architectures import Architecture, Experts, Latent, Linear
 from headway.perfmodel.hf_layers import linear, mixers, mlps
 from headway.perfmodel.hf_vision import vision
 from headway.perfmodel.quantisation import of_config
@@ -34,6 +34,14 @@ PLAIN_MLP = (
 
 GATED_NONETHELESS = ("phi3", "phi4", "phimoe", "nemotron-nas", "falcon_mamba", "falcon_h1", "phi4mm")
 
+UNKNOWN = {
+    "is_encoder_decoder": "encoder-decoder models",
+    "cross_attention_layers": "cross-attention layers (Llama 3.2 Vision)",
+    "compress_ratios": "compressed caches (DeepSeek-V4)",
+    "block_configs": "layers of different sizes (Nemotron-NAS)",
+}
+"""Fields of families whose memory follows other formulas: a wrong answer would be worse than none."""
+
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -42,36 +50,44 @@ class ConfigError(ValueError):
 
 
 def read(name: str, config: Mapping[str, Any], *aliases: str) -> Architecture:
-    """The architecture of a config.json. Raises ConfigError where a needed field is missing."""
+    """The architecture of a config.json. Raises ConfigError where a needed field is missing or makes no sense, and for
+    families whose memory follows other formulas."""
     text = _text_of(config)
+    for part in (config, text):
+        for field, what in UNKNOWN.items():
+            if part.get(field):
+                raise ConfigError(f"config.json has {field}: {what} are not modelled")
+    try:
+        return _read(name, config, text, aliases)
+    except KeyError as error:
+        raise ConfigError(f"config.json has no {error.args[0]}") from None
+    except (TypeError, ZeroDivisionError, AttributeError) as error:
+        raise ConfigError(f"config.json makes no sense: {error}") from None
+
+
+def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases: Sequence[str]) -> Architecture:
     kind = str(text.get("model_type", config.get("model_type", "")))
     layers = whole(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
     hidden = whole(text, "hidden_size", "n_embd", "d_model")
     heads = whole(text, "num_attention_heads", "n_head", "n_heads", default=1) or 1
-    dim = _head_dim(kind, text, hidden, heads)
-    kv_heads, dims = _kv_heads(kind, text, heads), _window_shape(kind, text)
-    latent = _latent(text)
-    if "global_head_dim" in text:  # Gemma 4: full layers have a shape of their own, the plain fields are the windows'
-        dims = (kv_heads, dim)
-        kv_heads = int(text.get("num_global_key_value_heads") or kv_heads)
-        dim = int(text["global_head_dim"])
-    letters = mixers(kind, text, layers)
+    full, window = _shapes(kind, text, hidden, heads)
+    latent, letters = _latent(text), mixers(kind, text, layers)
     return Architecture(
         id=name,
         layers=layers,
         hidden=hidden,
         intermediate=_intermediate(kind, text, hidden),
         heads=heads,
-        kv_heads=kv_heads,
-        head_dim=dim,
+        kv_heads=full[0],
+        head_dim=full[1],
         vocab=whole(text, "vocab_size", "padded_vocab_size"),
         max_position=_max_position(text),
         tied=_tied(kind, config, text),
         mixers=letters if set(letters) != {"f"} else "",
         mlps=_compact(mlps(kind, text, layers)),
         window=_window(text, letters),
-        window_kv_heads=dims[0],
-        window_head_dim=dims[1],
+        window_kv_heads=window[0],
+        window_head_dim=window[1],
         chunked="attention_chunk_size" in text,
         gated=_gated(kind, text),
         query_gate=bool(text.get("attn_output_gate", kind.startswith(("qwen3_next", "qwen3_5")))),
@@ -79,14 +95,14 @@ def read(name: str, config: Mapping[str, Any], *aliases: str) -> Architecture:
         value_is_key=bool(text.get("attention_k_eq_v")),
         experts=_experts(text),
         latent=latent,
-        linear=linear(kind, text, hidden) if "l" in letters else None,
+        linear=_linear(kind, text, hidden) if "l" in letters else None,
         vision=vision(config, hidden),
-        rope_elements=rope.elements(kind, text, latent.rope if latent else dim, _max_position(text)),
+        rope_elements=rope.elements(kind, text, latent.rope if latent else full[1], _max_position(text)),
         other_parameters=_per_layer_embeddings(text, layers, hidden),
         quantisation=of_config(config),
         dtype=str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or "bfloat16"),
         family=kind,
-        aliases=aliases,
+        aliases=tuple(aliases),
     )
 
 
@@ -114,6 +130,15 @@ def _text_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return config
 
 
+def _linear(kind: str, text: Mapping[str, Any], hidden: int) -> Linear:
+    found = linear(kind, text, hidden)
+    if found is None:
+        raise ConfigError(
+            f"config.json names linear layers, but not their sizes in a way we know (model_type {kind!r})"
+        )
+    return found
+
+
 def _compact(letters: str) -> str:
     return letters if set(letters) != {"d"} else ""
 
@@ -133,9 +158,13 @@ def _kv_heads(kind: str, text: Mapping[str, Any], heads: int) -> int:
     )
 
 
-def _window_shape(kind: str, text: Mapping[str, Any]) -> tuple[int, int]:
-    """(KV heads, head dimension) of window layers where the file gives them names of their own (MiMo-V2, Step-3.5)."""
-    return int(text.get("swa_num_key_value_heads") or 0), int(text.get("swa_head_dim") or 0)
+def _shapes(kind: str, text: Mapping[str, Any], hidden: int, heads: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(KV heads, head dimension) of full attention and of windows; 0: windows have no shape of their own. In Gemma 4 the
+    plain fields are the windows'; MiMo-V2 and Step-3.5 name those of windows."""
+    plain = (_kv_heads(kind, text, heads), _head_dim(kind, text, hidden, heads))
+    if "global_head_dim" in text:
+        return (int(text.get("num_global_key_value_heads") or plain[0]), int(text["global_head_dim"])), plain
+    return plain, (int(text.get("swa_num_key_value_heads") or 0), int(text.get("swa_head_dim") or 0))
 
 
 def _intermediate(kind: str, text: Mapping[str, Any], hidden: int) -> int:

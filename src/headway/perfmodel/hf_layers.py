@@ -126,7 +126,7 @@ def _sparse(kind: str, text: Mapping[str, Any], layers: int) -> set[int]:
     dense = set(text.get("mlp_only_layers") or ())
     first = int(text.get("first_k_dense_replace") or text.get("moe_layer_start_index") or 0)
     step = text.get("decoder_sparse_step") or text.get("moe_layer_freq") or 1
-    if isinstance(step, Sequence):
+    if isinstance(step, Sequence) and not isinstance(step, str):
         return {n for n, sparse in enumerate(step) if sparse}
     counted = {n for n in range(first, layers) if n not in dense}
     return {n for n in counted if (n + 1) % int(step) == 0} if int(step) > 1 else counted

@@ -46,6 +46,10 @@ GRAPHS_PER_LAYER_BYTES = int(0.0155 * GIB)
 each. From 20 logs of 0.19, within 30 %; fewer where max_num_seqs allows fewer sizes."""
 
 
+WEIGHTS, ACTIVATIONS, OUTSIDE, GRAPHS = "weights", "activations", "outside PyTorch", "CUDA graphs"
+"""What takes memory beside the pool."""
+
+
 class Asked(TypedDict, total=False):
     """Settings of an engine, named as vLLM's flags are; 0 and "auto" are its defaults."""
 
@@ -175,7 +179,6 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
     length = settings.max_model_len or model.max_position
     seqs, batched = version.batch(gpu, length)
     seqs, batched = settings.max_num_seqs or seqs, settings.max_num_batched_tokens or batched
-    run = activation.Run(seqs, batched, settings.tp, stage.first, stage.last)
     layout = kv.layout(
         model,
         version,
@@ -185,25 +188,21 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         max_num_batched_tokens=batched,
         letters=model.mixer_letters[stage.start : stage.end],
     )
-    parts = {
-        "weights": weights.weights_bytes(model, one, settings.tp, stage),
-        "activations": activation.activation_bytes(model, gpu, version, one, run),
-        "outside PyTorch": non_torch_bytes(gpu, version, settings.tp, settings.pp),
-        "CUDA graphs": 0 if settings.eager else cuda_graph_bytes(stage.end - stage.start, seqs),
-    }
+    parts = _parts(
+        model, gpu, settings, one, stage, activation.Run(seqs, batched, settings.tp, stage.first, stage.last)
+    )
     requested = int((settings.utilization or version.utilization) * gpu.memory_bytes)
-    counted = sum(parts.values()) - (0 if version.graphs_counted else parts["CUDA graphs"])
-    left = requested - counted
+    uncounted = 0 if version.graphs_counted else parts[GRAPHS]
+    left = requested - sum(parts.values()) + uncounted
     blocks = max(0, left // layout.block_bytes)
-    extra = requested - parts["activations"] + (0 if version.graphs_counted else parts["CUDA graphs"])
-    fits, reason = _verdict(gpu, requested, extra, parts, left, layout, length)
+    fits, reason = _verdict(gpu, requested, requested - parts[ACTIVATIONS] + uncounted, parts, left, layout, length)
     return MemoryPlan(
         total_bytes=gpu.memory_bytes,
         requested_bytes=requested,
-        weights_bytes=parts["weights"],
-        activation_bytes=parts["activations"],
-        non_torch_bytes=parts["outside PyTorch"],
-        cuda_graph_bytes=parts["CUDA graphs"],
+        weights_bytes=parts[WEIGHTS],
+        activation_bytes=parts[ACTIVATIONS],
+        non_torch_bytes=parts[OUTSIDE],
+        cuda_graph_bytes=parts[GRAPHS],
         graphs_counted=version.graphs_counted,
         kv_bytes=left,
         kv_bytes_per_token=kv_bytes_per_token(model, settings.kv_dtype, settings.tp),
@@ -218,12 +217,25 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
     )
 
 
+def _parts(
+    model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage: Stage, run: activation.Run
+) -> dict[str, int]:
+    """Bytes on a GPU of the stage, by what they are for."""
+    version = rules(settings.version)
+    return {
+        WEIGHTS: weights.weights_bytes(model, one, settings.tp, stage),
+        ACTIVATIONS: activation.activation_bytes(model, gpu, version, one, run),
+        OUTSIDE: non_torch_bytes(gpu, version, settings.tp, settings.pp),
+        GRAPHS: 0 if settings.eager else cuda_graph_bytes(stage.end - stage.start, run.seqs),
+    }
+
+
 def _verdict(
     gpu: Gpu, requested: int, running: int, parts: dict[str, int], left: int, layout: Layout, length: int
 ) -> tuple[bool, str]:
     """Whether the engine starts, and the sentence that says why. `running`: bytes taken when graphs are captured; the
     activations of the profiling run are free again by then."""
-    if parts["weights"] + parts["outside PyTorch"] > gpu.memory_bytes:
+    if parts[WEIGHTS] + parts[OUTSIDE] > gpu.memory_bytes:
         return False, f"the weights alone take {gib(parts['weights'])} of a card with {gib(gpu.memory_bytes)}"
     if left <= 0:
         sums = ", ".join(f"{what} {gib(size)}" for what, size in parts.items() if size)
