@@ -159,8 +159,8 @@ def _kv_heads(kind: str, text: Mapping[str, Any], heads: int) -> int:
 
 
 def _shapes(kind: str, text: Mapping[str, Any], hidden: int, heads: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(KV heads, head dimension) of full attention and of windows; 0: windows have no shape of their own. In Gemma 4 the
-    plain fields are the windows'; MiMo-V2 and Step-3.5 name those of windows."""
+    """(KV heads, head dimension) of full attention and of windows; 0: windows have no shape of their own. In Gemma 4
+    the plain fields are the windows'; MiMo-V2 and Step-3.5 name those of windows."""
     plain = (_kv_heads(kind, text, heads), _head_dim(kind, text, hidden, heads))
     if "global_head_dim" in text:
         return (int(text.get("num_global_key_value_heads") or plain[0]), int(text["global_head_dim"])), plain
