@@ -45,12 +45,19 @@ class Brain:
 
     def __init__(self, config: BrainConfig, policy: Policy, chance: Chance) -> None:
         self._config = config
+        late = policy.binds_late or config.admission.every_policy
         self._fleet = Fleet(
-            config.fleet, config.memory, config.health, config.ledger, config.length, config.prefix, config.speed
+            config.fleet,
+            config.memory,
+            config.health,
+            config.ledger,
+            config.length,
+            config.prefix,
+            config.speed,
+            foresees=late or getattr(policy, "foresees", True),
         )
         self._scheduler = Scheduler(self._fleet, policy, chance, config.scheduler)
         self._tracker = policy if isinstance(policy, Tracker) else None
-        late = policy.binds_late or config.admission.every_policy
         self._admission = Admission(self._fleet, config.admission, config.slo, config.pace, late)
         self._retries = Retries(config.retry)
         self._jobs: dict[RequestId, Job] = {}

@@ -49,7 +49,9 @@ class Fleet:
         length: LengthConfig | None = None,
         prefix: PrefixConfig | None = None,
         speed: SpeedConfig | None = None,
+        foresees: bool = True,
     ) -> None:
+        """`foresees`: somebody asks how full pools will get, so that running batches are forecast again and again."""
         self.config = config or FleetConfig()
         self.memory = memory or MemoryConfig()
         self._health = health or HealthConfig()
@@ -63,8 +65,11 @@ class Fleet:
         self._swept_at = 0.0
         self._slack = self.memory.block_tokens / 2
         self.viewing = Viewing(self.config, self.memory)
+        self._foresees = foresees
         self._outlooks: dict[tuple[str, int, int], Prospect] = {}
         self._outlooks_at = 0.0
+        self._futures: dict[tuple[str, int, int, int], tuple[float, Outlook]] = {}
+        self._futures_at = 0.0
 
     # -- replicas ----------------------------------------------------------------------------------------------
 
@@ -167,27 +172,29 @@ class Fleet:
         replica.speed = self.speed.speed(replica.spec)
         account = replica.account
         step = replica.speed.step_s(account.started, account.context)
-        futures: dict[tuple[str, int, int, int], tuple[float, Outlook]] = {}
+        if at - self._futures_at >= self.config.rebuild_s or len(self._futures) >= self.config.outlooks:
+            self._futures.clear()
+            self._futures_at = at
         for entry in account.entries.values():
             if not entry.request.stream:
                 self._presume(entry, account, step, at)
-            if entry.request.generates:
-                self._revise(entry, account, futures)
-        account.curve.reset(entry.share for entry in account.entries.values())
+            if self._foresees and entry.request.generates:
+                self._revise(entry, account)
+        if self._foresees:
+            account.curve.reset(entry.share for entry in account.entries.values())
         self.touch(replica)
 
-    def _revise(
-        self, entry: Entry, account: Account, futures: dict[tuple[str, int, int, int], tuple[float, Outlook]]
-    ) -> None:
-        """Forecast the rest of one output. Outputs that have come equally far (but for a block) have one future."""
+    def _revise(self, entry: Entry, account: Account) -> None:
+        """Forecast the rest of one output. Outputs that have come equally far (but for a block, or 3 %) have one
+        future, wherever they run; it is remembered for a moment."""
         name, n = self.length.name(entry.request), entry.request.sequences
         generated, limit = entry.generated // n, entry.limit // n
-        generated -= generated % self.memory.block_tokens
+        generated = _rounded(generated - generated % self.memory.block_tokens)
         key = (name, generated, limit, n)
-        future = futures.get(key)
+        future = self._futures.get(key)
         if future is None:
             mean, _ = self.length.left(name, generated, limit)
-            future = futures[key] = (mean * n, Outlook(self.length.survival(name, generated, limit, HORIZONS), n))
+            future = self._futures[key] = (mean * n, Outlook(self.length.survival(name, generated, limit, HORIZONS), n))
         left, outlook = future
         context = entry.prompt + entry.generated + self._slack * n
         account.revise(entry, entry.generated + round(left), outlook.share(context))

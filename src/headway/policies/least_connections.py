@@ -14,6 +14,7 @@ class LeastConnections:
     parts: tuple[str, ...] = ()
     tolerance = 0.0
     binds_late = False
+    foresees = False
 
     def __init__(self, config: NoConfig) -> None:
         """Nothing to set."""

@@ -58,6 +58,7 @@ class LeastLoad:
     parts: tuple[str, ...] = ("drain_s", "kv_barrier_s")
     tolerance = 0.0
     binds_late = False
+    foresees = False
 
     def __init__(self, config: LeastLoadConfig) -> None:
         self._config = config

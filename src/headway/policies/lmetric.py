@@ -19,6 +19,7 @@ class Lmetric:
     parts: tuple[str, ...] = ("prefill", "batch")
     tolerance = 0.0
     binds_late = False
+    foresees = False
 
     def __init__(self, config: NoConfig) -> None:
         """Nothing to set."""

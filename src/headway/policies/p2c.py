@@ -15,6 +15,7 @@ class P2c:
     parts: tuple[str, ...] = ()
     tolerance = 0.0
     binds_late = False
+    foresees = False
 
     def __init__(self, config: NoConfig) -> None:
         """Nothing to set."""

@@ -16,6 +16,7 @@ class Random:
     parts: tuple[str, ...] = ()
     tolerance = 0.0
     binds_late = False
+    foresees = False
 
     def __init__(self, config: NoConfig) -> None:
         """Nothing to set."""

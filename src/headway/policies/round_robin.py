@@ -38,6 +38,7 @@ class RoundRobin:
     parts: tuple[str, ...] = ()
     tolerance = 0.0
     binds_late = False
+    foresees = False
 
     def __init__(self, config: RoundRobinConfig) -> None:
         self._config = config

@@ -1,0 +1,107 @@
+"""The yardstick: every policy at twelve named points, paired over seeds, with bounds beside them.
+
+    python benchmarks/results.py --data DIR --out docs/RESULTS.md      # all points, 10 seeds
+    python benchmarks/results.py --data DIR --only conv-8 --seeds 2 --policies headroom,round_robin
+
+DIR holds the traces: Azure LLM inference 2023, Mooncake FAST'25, ServeGen, Claude Code sessions (docs/workloads.md
+names the public sources). Raw figures go to --json FILE, one object per point x policy x seed.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from points import POINTS, Point
+from results_table import document, point_table
+
+from headway.compose.simulate import contenders
+from headway.compose.traces import open_workload
+from headway.sim import sweep
+from headway.workload.request import Workload
+from headway.workload.results import Run
+from headway.workload.sources import Options
+
+FILES: dict[str, tuple[str, Options]] = {
+    "azure-conv": ("azure_llm_2023_conv.csv.gz", Options()),
+    "azure-code": ("azure_llm_2023_code.csv.gz", Options()),
+    "mooncake": ("mooncake_fast25_conversation.jsonl.gz", Options()),
+    "deepseek-r1": ("servegen_rates_deepseek-r1.csv.gz", Options(span_s=3600.0)),
+    "claude-code": ("claude_code_weka_sample.jsonl.gz", Options(length_factor=0.125)),
+}
+BASELINES = (
+    "round_robin",
+    "random",
+    "least_connections",
+    "least_tokens",
+    "p2c",
+    "weighted_score",
+    "predictive",
+    "cache_aware",
+    "kv_cost",
+    "lmetric",
+    "blend_322",
+    "least_load",
+)
+OURS = "headroom"
+BOUND = "clairvoyant"
+BEHIND = 3
+"""So many of the best baselines run again behind our queue."""
+
+
+def main() -> None:
+    """Run the points that are asked for and print or write their tables."""
+    options = _parser().parse_args()
+    points = [point for point in POINTS if not options.only or point.name in options.only]
+    found: dict[str, list[Run]] = {}
+    began = time.time()
+    for point in points:
+        print(f"{time.time() - began:6.0f} s  {point.name} ...", file=sys.stderr, flush=True)
+        found[point.name] = _measure(point, options)
+        print(point_table(point, found[point.name], OURS), flush=True)
+    if options.json:
+        options.json.write_bytes(msgspec.json.encode({name: [r.result for r in runs] for name, runs in found.items()}))
+    if options.out:
+        options.out.write_text(document(points, found, OURS, BOUND, time.time() - began, options.seeds))
+
+
+def _measure(point: Point, options: argparse.Namespace) -> list[Run]:
+    """Every policy as published, ours and the bound; then the best baselines again behind our queue."""
+    load = _workload(point, options.data)
+    names = tuple(options.policies.split(",")) if options.policies else (OURS, *BASELINES, BOUND)
+    plan = sweep.prepared(
+        sweep.Sweep(
+            point.scenario, load, contenders(names), (options.load or point.load,), options.seeds, point.duration_s
+        )
+    )
+    runs = sweep.run(plan, options.jobs)
+    if options.policies:
+        return runs
+    shares = {name: np.mean([r.result.good_share for r in runs if r.result.policy == name]) for name in BASELINES}
+    best = sorted(shares, key=lambda name: -shares[name])[:BEHIND]
+    again = msgspec.structs.replace(plan, contenders=contenders([f"{name}+queue" for name in best]))
+    return runs + sweep.run(again, options.jobs)
+
+
+def _workload(point: Point, data: Path) -> Workload:
+    name, options = FILES[point.trace]
+    return open_workload(str(data / name), np.random.default_rng(0), options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the traces")
+    parser.add_argument("--only", nargs="*", help="names of points")
+    parser.add_argument("--policies", help="comma-separated, instead of all")
+    parser.add_argument("--load", type=float, help="another load than the point's own, to look around")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--out", type=Path)
+    return parser
+
+
+if __name__ == "__main__":
+    main()
