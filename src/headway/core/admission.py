@@ -37,7 +37,8 @@ class Admission:
         self._fleet = fleet
         self._slo = slo or SloConfig()
         self.config = config or AdmissionConfig()
-        self.pace = Pace(pace, self._slo) if self.config.pace and late else None
+        self.pace_config = pace or PaceConfig()
+        self.pace = Pace(self.pace_config, self._slo) if self.config.pace and late else None
         self.late = late
         self.queues: dict[str, HoldQueue] = {}
         self._refused: dict[ReplicaId, tuple[ReplicaView, float]] = {}
@@ -87,9 +88,11 @@ class Admission:
             hit = demand.hits.get(view.spec.id, 0)
             if not pace.open(demand.request.model, view, demand.prompt_tokens, hit, at):
                 return "paced"
-        if self.config.hold and not self.fits(job, view, at):
-            return "no_headroom"
-        return ""
+        return self.cramped(job, view, at)
+
+    def cramped(self, job: Job, view: ReplicaView, at: float) -> str:
+        """Why a replica has no memory for the request, empty if it has."""
+        return "no_headroom" if self.config.hold and not self.fits(job, view, at) else ""
 
     def infeasible(self, request: RequestInfo, at_least: int, longest: int) -> Reject | None:
         """A refusal if the prompt exceeds every replica's limit. `longest` is 0 if any limit is unknown."""

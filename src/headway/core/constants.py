@@ -198,14 +198,14 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
 class PaceConfig(msgspec.Struct, frozen=True):
     """Constants of the pacing of prefill.
 
-    `target`: share of the TPOT objective that is aimed at. `slack_s`: how far a burst may be ahead of the pace.
+    `target`: share of the TPOT objective that is aimed at. `burst_s`: seconds of prefill that may be saved up.
     `least`: share of its time that a replica may always spend on prefill. `cached`: share of a prompt from which it
     goes unpaced. `give_up`, `resume`: prompt tokens that come, as a multiple of what the pace lets through, beyond
     which it is given up and below which it is taken up again; judged every `judge_s` from the last `memory_s`.
     """
 
     target: float = 0.9
-    slack_s: float = 0.5
+    burst_s: float = 0.5
     least: float = 0.05
     cached: float = 0.5
     give_up: float = 2.0

@@ -8,6 +8,8 @@ makes room for nobody behind it.
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from headway.core.admission import Admission, expired
 from headway.core.commands import Command, Hold, Reject, SetTimer
 from headway.core.entries import Choice, Job, Waiting
@@ -20,6 +22,10 @@ Send = Callable[[Job, Choice, float, list[Command]], None]
 """Dispatch a job to what was chosen for it."""
 
 
+_SOON_S = 0.001
+"""A timer is never set nearer than this: whether a wait is over or just so depends on the last bit."""
+
+
 class Holding:
     """Lets requests go, or keeps them. `jobs` are all requests alive; those held stay in it."""
 
@@ -28,6 +34,7 @@ class Holding:
         self._admission = admission
         self._jobs = jobs
         self._send = send
+        self._counts_waits = bool(getattr(scheduler.policy, "counts_waits", False))
 
     def admit(self, job: Job, pool: Pool, at: float, out: list[Command]) -> None:
         """A request came: it goes, waits, or is refused because too many wait."""
@@ -63,11 +70,30 @@ class Holding:
         admission = self._admission
         if not admission.late:
             return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, among)
+        if self._counts_waits and admission.pace is not None:
+            waits = admission.pace.waits(pool.model, pool.candidates, at)
+            if waits:
+                return self._choose_or_wait(job, pool, at, avoid, waits)
 
         def refuses(view: ReplicaView) -> str:
             return admission.refuses(job, view, at)
 
         return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, refuses, among)
+
+    def _choose_or_wait(
+        self, job: Job, pool: Pool, at: float, avoid: Avoid | None, waits: dict[ReplicaId, float]
+    ) -> Choice | None:
+        """The best replica, what it has to be waited for included; None if that is one that takes no prompt now."""
+        admission, demand = self._admission, job.demand
+        least, hits = admission.pace_config.cached * demand.prompt_tokens, demand.hits
+        waits = {replica_id: wait for replica_id, wait in waits.items() if hits.get(replica_id, 0) < least}
+
+        def refuses(view: ReplicaView) -> str:
+            return "" if view.spec.id in waits else admission.cramped(job, view, at)
+
+        demand = msgspec.structs.replace(demand, waits=waits)
+        choice = self._scheduler.choose(pool, demand, at, job.at_least, avoid, refuses)
+        return None if choice is None or choice.view.spec.id in waits else choice
 
     def release(
         self, pools: Iterable[Pool], at: float, out: list[Command], replica_id: ReplicaId | None = None
@@ -94,7 +120,8 @@ class Holding:
                 continue
             choice = self.choose(job, pool, at, None, among)
             if choice is None:
-                too_big = job.part.peak
+                if not self._counts_waits:
+                    too_big = job.part.peak
                 first = False
                 continue
             if not first:
@@ -135,7 +162,8 @@ class Holding:
         """Have the queue's timer fire when the first runs out of time, or a replica takes a prompt again."""
         first, pace = queue.next_expiry, self._admission.pace
         if pace is not None and queue:
-            first = min(first, pace.opens_at(pool.candidates, at))
+            waits = pace.waits(pool.model, pool.candidates, at).values()
+            first = min(first, at + max(min(waits, default=math.inf), _SOON_S))
         if first < queue.timer_at:
             queue.timer_at = first
             out.append(SetTimer(f"queue:{pool.model}", first))

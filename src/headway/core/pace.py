@@ -2,8 +2,8 @@
 
 An engine that prefills makes everybody else wait. If it spends the share d of its time on prefill, a decode step of
 `step` seconds becomes `step / (1 - d)`; for that to stay within `target` of the objective, d may be at most
-`1 - step / (target * TPOT)`. So after n uncached tokens, which take n / F seconds, the next prompt is due
-`(n / F) / d` seconds later. A burst may be ahead of that by `slack_s`.
+`1 - step / (target * TPOT)`. So a replica earns seconds of prefill at that rate, up to `burst_s`, and a prompt of n
+uncached tokens spends n / F of them; the next one is due when the balance is positive again.
 
 It is no use everywhere. Nobody is to be protected where nothing decodes, where speeds are not learned, or where a step
 would take too long with nobody else in the batch. A prompt that is mostly cached hardly disturbs anybody. And where
@@ -12,7 +12,7 @@ let go, until the excess is gone (`resume`).
 """
 
 from collections.abc import Sequence
-from math import exp, inf
+from math import exp
 
 from headway.core.constants import PaceConfig, SloConfig
 from headway.core.ids import ReplicaId
@@ -41,13 +41,24 @@ class Flow:
         return self._sum * exp((self._at - at) / memory_s) / (memory_s * max(seen, 0.1))
 
 
+class Purse:
+    """Seconds of prefill that a replica has earned and not spent."""
+
+    __slots__ = ("at", "balance")
+
+    def __init__(self, balance: float, at: float) -> None:
+        self.balance = balance
+        self.at = at
+
+
 class Pace:
-    """The next due moments of all replicas, and the flows of all models."""
+    """The balances of all replicas, and the flows of all models."""
 
     def __init__(self, config: PaceConfig | None = None, slo: SloConfig | None = None) -> None:
         self._config = config or PaceConfig()
         self._target_s = self._config.target * (slo or SloConfig()).tpot_s
-        self._next: dict[ReplicaId, float] = {}
+        self._purses: dict[ReplicaId, Purse] = {}
+        self._broke: dict[ReplicaId, None] = {}  # whose balance was negative when last looked at
         self._flows: dict[str, Flow] = {}
 
     def share(self, view: ReplicaView) -> float:
@@ -61,20 +72,24 @@ class Pace:
 
     def open(self, model: str, view: ReplicaView, prompt: int, hit: int, at: float) -> bool:
         """Whether a prompt of which `hit` tokens are cached may be sent to a replica now."""
-        if hit >= self._config.cached * prompt or self._opens(view) <= at:
+        if view.spec.id not in self._broke or hit >= self._config.cached * prompt:
             return True
-        flow = self._flows.get(model)
-        return (flow is not None and flow.swamped) or self.share(view) >= 1.0
+        return not self._wait_s(view, at) or self._swamped(model)
 
-    def opens_at(self, views: Sequence[ReplicaView], at: float) -> float:
-        """When the next of those replicas that take no prompt now will; infinite if all do."""
-        return min((opens for view in views if (opens := self._opens(view)) > at), default=inf)
+    def waits(self, model: str, views: Sequence[ReplicaView], at: float) -> dict[ReplicaId, float]:
+        """Seconds until replicas take a prompt, as it looks now; those that do already are left out."""
+        broke = self._broke
+        if not broke or self._swamped(model):
+            return {}
+        waits = {view.spec.id: self._wait_s(view, at) for view in views if view.spec.id in broke}
+        return {replica_id: wait for replica_id, wait in waits.items() if wait}
 
     def sent(self, view: ReplicaView, uncached: int, at: float) -> None:
         """A prompt was sent."""
-        known = self._next.get(view.spec.id, at)
-        takes = uncached / (view.speed.prefill_tokens_per_s * self.share(view))
-        self._next[view.spec.id] = (known if known > at else at) + takes
+        purse = self._purse(view, self.share(view), at)
+        purse.balance -= uncached / view.speed.prefill_tokens_per_s
+        if purse.balance < 0.0:
+            self._broke[view.spec.id] = None
 
     def arrived(self, model: str, uncached: int, views: Sequence[ReplicaView], at: float) -> None:
         """A prompt came. From time to time, see whether the pace can keep up with what comes."""
@@ -91,11 +106,32 @@ class Pace:
 
     def forget(self, replica_id: ReplicaId) -> None:
         """The replica is gone."""
-        self._next.pop(replica_id, None)
+        self._purses.pop(replica_id, None)
+        self._broke.pop(replica_id, None)
 
     def close(self, model: str) -> None:
         """Nobody serves the model any more."""
         self._flows.pop(model, None)
 
-    def _opens(self, view: ReplicaView) -> float:
-        return self._next.get(view.spec.id, -inf) - self._config.slack_s
+    def _swamped(self, model: str) -> bool:
+        flow = self._flows.get(model)
+        return flow is not None and flow.swamped
+
+    def _wait_s(self, view: ReplicaView, at: float) -> float:
+        """Seconds until the balance of a replica is positive again; 0 if it is, or if nobody is to be protected."""
+        share = self.share(view)
+        balance = self._purse(view, share, at).balance
+        if balance >= 0.0:
+            del self._broke[view.spec.id]
+        return 0.0 if balance >= 0.0 or share >= 1.0 else -balance / share
+
+    def _purse(self, view: ReplicaView, share: float, at: float) -> Purse:
+        """The purse of a replica, with what it has earned."""
+        found = self._purses.get(view.spec.id)
+        if found is None:
+            found = self._purses[view.spec.id] = Purse(self._config.burst_s, at)
+        elif at > found.at:
+            earned = found.balance + share * (at - found.at)
+            found.balance = earned if earned < self._config.burst_s else self._config.burst_s
+            found.at = at
+        return found

@@ -1,6 +1,7 @@
 """The default policy: send a request where it does the least harm, counted in seconds.
 
-    ttft  what this request waits for its first token: prefill ahead of it and its own, KV or batch slots to come free
+    ttft  what this request waits for its first token: its turn (pace), prefill ahead of it and its own, KV or batch
+          slots to come free
     dec   its own decoding, at the step time it will find (weighted: with the memory hold it matters less)
     ext   what it costs the others there: slower steps while they decode, a prefill they sit through
     mem   probability that the forecast peak outgrows the KV pool, times what a preemption costs everybody there
@@ -42,6 +43,7 @@ class Headroom:
     name = "headroom"
     parts: tuple[str, ...] = ("ttft", "dec", "ext", "mem", "unc")
     binds_late = True
+    counts_waits = True
 
     def __init__(self, config: HeadroomConfig) -> None:
         self._config = config
@@ -72,7 +74,7 @@ class Headroom:
         prompt, output, hits = float(demand.prompt_tokens), demand.output_mean, demand.hits
         ttft_weight, decode_weight = self._config.ttft_weight, self._config.decode_weight * output
         ample = prompt + output + 4.0 * demand.output_sigma
-        known, tight, new = self._known, False, prompt
+        known, tight, new, waits = self._known, False, prompt, demand.waits
         costs: Costs = []
         for view in views:
             terms = known.get(view.spec.id)
@@ -86,6 +88,8 @@ class Headroom:
             slower = per_request + per_token * prompt
             step += slower
             ttft = (backlog + new) / rate
+            if waits:
+                ttft += waits.get(view.spec.id, 0.0)
             if spare < ample:
                 tight = True
                 ttft += _wait(view, new, step)
