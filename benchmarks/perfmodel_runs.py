@@ -163,9 +163,9 @@ def plot(folder: Path, target: Path) -> None:
         top.set_title(run.name, fontsize=10)
         bottom.set_xlabel("s")
     axes[0, 0].set_ylabel("requests")
-    axes[1, 0].set_ylabel("KV use, % (recorded for the RTX 4090 only)")
+    axes[1, 0].set_ylabel("KV use, % (recorded\non the RTX 4090 only)")
     axes[0, 0].legend(fontsize=8)
-    figure.savefig(target)
+    figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None)
 
 
 def main() -> None:

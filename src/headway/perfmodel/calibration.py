@@ -44,39 +44,42 @@ class Coefficients(msgspec.Struct, frozen=True):
     on a prompt.
     """
 
-    base_s: float = 0.2e-3
-    per_sequence_s: float = 4.3e-6
-    per_layer_s: float = 22e-6
-    eager_layer_s: float = 0.48e-3
+    base_s: float = 0.11e-3
+    per_sequence_s: float = 5.2e-6
+    per_layer_s: float = 26e-6
+    eager_layer_s: float = 0.53e-3
     piecewise_layer_s: float = 0.05e-3
     graph_tokens: int = 512
-    sync_s: float = 4.7e-6
+    sync_s: float = 4.4e-6
     moved: float = 0.7
     expert_moved: float = 7.0
     mixed_kv: float = 1.0
-    expert_skew: float = 0.5
+    expert_skew: float = 0.56
 
 
 HOPPER = Efficiency(
-    weights=0.85,
-    kv=0.81,
+    weights=0.86,
+    kv=0.83,
     attention=0.55,
-    flops={"bfloat16": 0.72, "fp8": 0.63, "int8": 0.63, "unpacked": 0.60},
+    flops={"bfloat16": 0.73, "fp8": 0.63, "int8": 0.60, "unpacked": 0.60},
     launch_s={"bfloat16": 3.3e-6, "fp8": 6.7e-6, "int8": 6.7e-6, "unpacked": 3.3e-6},
-    expert_flops={"bfloat16": 0.65, "fp8": 0.31, "int8": 0.31, "unpacked": 0.24},
+    expert_flops={"bfloat16": 0.65, "fp8": 0.31, "int8": 0.31, "unpacked": 0.20},
+    expert_s=31e-6,
 )
+"""Started at the tables of H100 and H200 (benchmarks/perfmodel_kernels.py), moved a little by whole runs."""
 
 BLACKWELL = Efficiency(
     weights=0.85,
-    kv=0.88,
+    kv=0.91,
     attention=0.55,
-    flops={"bfloat16": 0.79, "fp8": 0.49, "fp4": 0.39, "int8": 0.49, "unpacked": 0.60},
+    flops={"bfloat16": 0.79, "fp8": 0.47, "fp4": 0.40, "int8": 0.47, "unpacked": 0.60},
     launch_s={"bfloat16": 3.3e-6, "fp8": 6.7e-6, "fp4": 6.7e-6, "int8": 6.7e-6, "unpacked": 3.3e-6},
-    expert_flops={"bfloat16": 0.65, "fp8": 0.16, "fp4": 0.28, "int8": 0.16, "unpacked": 0.24},
-    expert_weights=0.93,
-    expert_s=23e-6,
-    distinct_s=0.09e-6,
+    expert_flops={"bfloat16": 0.65, "fp8": 0.16, "fp4": 0.23, "int8": 0.16, "unpacked": 0.16},
+    expert_weights=0.83,
+    expert_s=22e-6,
+    distinct_s=0.071e-6,
 )
+"""No kernel tables: started at Hopper's values, moved by whole runs on B200 and B300."""
 
 AMPERE = Efficiency(
     weights=0.76,
@@ -86,6 +89,7 @@ AMPERE = Efficiency(
     launch_s={"bfloat16": 6.3e-6, "int8": 8e-6, "unpacked": 6.3e-6},
     expert_flops={"bfloat16": 0.65, "int8": 0.31, "unpacked": 0.24},
 )
+"""A100's tables. No whole runs but one row (docs/perfmodel.md)."""
 
 ADA = Efficiency(
     weights=0.80,
@@ -95,6 +99,7 @@ ADA = Efficiency(
     launch_s={"bfloat16": 2.5e-6, "fp8": 2.6e-6, "int8": 2.6e-6, "unpacked": 2.5e-6},
     expert_flops={"bfloat16": 0.65, "fp8": 0.25, "int8": 0.25, "unpacked": 0.24},
 )
+"""L40S's tables."""
 
 ECC_SHARE = 1 / 16
 """Of the memory, and so of every read, goes to error correction on L40S; GeForce cards have none."""

@@ -15,8 +15,8 @@ class ApiCost(msgspec.Struct, frozen=True):
     All fitted to the TTFT of measured runs (benchmarks/perfmodel_calibrate.py).
     """
 
-    base_s: float = 0.013
-    serial_s: float = 4e-3
+    base_s: float = 7.5e-3
+    serial_s: float = 4.7e-3
     per_token_s: float = 1.6e-6
 
     def busy_s(self, prompt_tokens: int) -> float:
