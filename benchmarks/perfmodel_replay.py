@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from headway.perfmodel.decoding import Job
 from headway.perfmodel.engine import EngineConfig
-from headway.perfmodel.jump import Job, JumpEngine
+from headway.perfmodel.jump import JumpEngine
 from headway.perfmodel.service import ApiCost
 from headway.perfmodel.steptime import StepModel
 

@@ -76,8 +76,12 @@ def recorded(folder: Path, run: Run) -> tuple[Course, list[int]]:
         gauges = [
             (float(r["running"]), float(r["waiting"]), float(r["kv_cache_pct"]) / 100) for r in csv.DictReader(lines)
         ]
-    times = [[row[key] - start for row in rows] for key in ("queued_ts", "first_token_ts", "last_token_ts")]
-    return Course(*times, [row["output_toks"] for row in rows], gauges), [row["input_toks"] for row in rows]
+    arrived, first, last = (
+        [row[f"{key}_ts"] - start for row in rows] for key in ("queued", "first_token", "last_token")
+    )
+    return Course(arrived, first, last, [row["output_toks"] for row in rows], gauges), [
+        row["input_toks"] for row in rows
+    ]
 
 
 def engines(run: Run) -> list[Engine]:

@@ -145,7 +145,8 @@ def table(rows: list[Point], results: list[tuple[float, float]]) -> Iterable[str
     yield "| model | card | weights | vLLM | points | TPOT error | absolute | TTFT error | absolute |"
     yield "|---|---|---|---|---|---|---|---|---|"
     everything = [error for errors in groups.values() for error in errors]
-    for key, errors in [*sorted(groups.items()), (("all", "", "", ""), everything)]:
+    total: tuple[str, ...] = ("all", "", "", "")
+    for key, errors in [*sorted(groups.items()), (total, everything)]:
         cells = [f"{value:+.0%}" for pair in (1, 0) for value in summary(error[pair] for error in errors)]
         cells[1], cells[3] = cells[1].lstrip("+"), cells[3].lstrip("+")
         yield f"| {' | '.join(key)} | {len(errors)} | {' | '.join(cells)} |"
