@@ -140,7 +140,7 @@ def table(rows: list[Point], results: list[tuple[float, float]]) -> Iterable[str
     """A line per model, card, precision and version."""
     groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for point, (ttft, tpot) in zip(rows, results, strict=True):
-        key = (point.model, point.system, point.precision, point.version or "?")
+        key: tuple[str, ...] = (point.model, point.system, point.precision, point.version or "?")
         groups.setdefault(key, []).append((ttft / point.ttft - 1, tpot / point.tpot - 1))
     yield "| model | card | weights | vLLM | points | TPOT error | absolute | TTFT error | absolute |"
     yield "|---|---|---|---|---|---|---|---|---|"
