@@ -90,9 +90,10 @@ class Account:
 
     def grow(self, entry: Entry, tokens: int) -> None:
         """It generated more. The caller logs the sum of a tick once (`grown`)."""
-        before = entry.outstanding
+        left = entry.reserve - entry.generated
+        if left > 0:
+            self.reserved -= tokens if tokens < left else left
         entry.generated += tokens
-        self.reserved += entry.outstanding - before
         self.context += tokens
 
     def grown(self, at: float, tokens: int) -> None:
