@@ -1,17 +1,13 @@
 """Who may go, who must wait, who is refused."""
 
-import math
-
 import pytest
 
 from headway.core.admission import Admission, expired
 from headway.core.commands import Command
-from headway.core.constants import AdmissionConfig
 from headway.core.entries import Entry, Job, Tries
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.memory import Outlook
-from headway.core.queue import HoldQueue
 from headway.core.replica import LoadSample
 from headway.core.request import Demand
 from tests.core.house import demand, request, spec
@@ -23,74 +19,6 @@ FLAT = Outlook([1.0] + [0.0] * 6)
 def job(name: str, tokens: int = 100, **facts: object) -> Job:
     asked = request(name, **facts)
     return Job(asked, Demand(asked, tokens, 10.0, 1.0, 0, {}), {}, FLAT.share(float(tokens)), tokens, 0.0, Tries())
-
-
-def names(queue: HoldQueue) -> list[str]:
-    return [item.job.request.id for item in queue]
-
-
-def filled(count: int, config: AdmissionConfig | None = None) -> HoldQueue:
-    queue = HoldQueue(config or AdmissionConfig())
-    for i in range(count):
-        queue.push(job(f"r{i}"), float(i))
-    return queue
-
-
-def test_the_queue_keeps_order_and_bounds() -> None:
-    queue = filled(3, AdmissionConfig(max_queued=3))
-    assert names(queue) == ["r0", "r1", "r2"]
-    assert queue.full
-    queue.remove(RequestId("r1"))
-    assert not queue.full
-    assert names(queue) == ["r0", "r2"]
-
-
-def test_time_runs_out_by_timeout_or_deadline() -> None:
-    queue = filled(1)
-    queue.push(job("d", deadline=5.0), 0.0)
-    queue.push(job("late", deadline=500.0), 0.0)
-    assert queue.next_expiry == 5.0
-    assert [item.job.request.id for item in queue.due(5.0)] == ["d"]
-    assert len(queue.due(30.0)) == 3
-    assert HoldQueue(AdmissionConfig()).next_expiry == math.inf
-
-
-def test_the_head_is_overtaken_only_so_often() -> None:
-    queue = filled(2, AdmissionConfig(bypass_max=2))
-    assert queue.passable
-    queue.overtake()
-    assert queue.passable
-    queue.overtake()
-    assert not queue.passable
-    queue.release(RequestId("r0"), 1.0)
-    assert queue.passable, "the next head starts anew"
-    empty = HoldQueue(AdmissionConfig(bypass_max=0))
-    empty.overtake()
-    assert empty.passable
-
-
-def test_only_the_front_is_looked_at() -> None:
-    assert len(filled(9, AdmissionConfig(scan=4)).within_reach(0.0)) == 5
-    assert len(filled(3, AdmissionConfig(scan=4)).within_reach(0.0)) == 3
-
-
-def test_held_is_marked_on_the_job() -> None:
-    queue, item = HoldQueue(AdmissionConfig()), job("r")
-    queue.push(item, 0.0)
-    assert item.held
-    queue.release(RequestId("r"), 1.0)
-    assert not item.held
-
-
-def test_retry_after_follows_the_pace_of_the_queue() -> None:
-    queue = filled(40)
-    assert queue.retry_after_s() == 1.0
-    for i in range(30):
-        queue.release(RequestId(f"r{i}"), 2.0 * i)
-    assert 10.0 <= queue.retry_after_s() <= 20.0, "ten left at nearly two seconds each"
-    for i in range(200):
-        queue.push(job(f"s{i}"), 0.0)
-    assert queue.retry_after_s() == AdmissionConfig().retry_after_max_s
 
 
 def test_a_deadline_is_our_refusal() -> None:

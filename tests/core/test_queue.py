@@ -1,0 +1,200 @@
+"""In which order the held go, and that nobody waits for ever."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.constants import AdmissionConfig
+from headway.core.entries import Job, Tries
+from headway.core.ids import RequestId
+from headway.core.memory import Outlook
+from headway.core.queue import HoldQueue
+from tests.core.house import demand, request
+
+FLAT = Outlook([1.0] + [0.0] * 6)
+
+
+def job(name: str, at: float = 0.0, **facts: object) -> Job:
+    asked = request(name, **facts)
+    return Job(asked, demand(asked), {}, FLAT.share(100.0), 100, at, Tries())
+
+
+def names(queue: HoldQueue) -> list[str]:
+    return [item.job.request.id for item in queue]
+
+
+def ordered(**changes: float) -> HoldQueue:
+    return HoldQueue(AdmissionConfig(**changes), ordered=True)  # type: ignore[arg-type]
+
+
+def filled(count: int, config: AdmissionConfig | None = None) -> HoldQueue:
+    queue = HoldQueue(config or AdmissionConfig())
+    for i in range(count):
+        queue.push(job(f"r{i}", float(i)), float(i))
+    return queue
+
+
+def test_the_queue_keeps_order_and_bounds() -> None:
+    queue = filled(3, AdmissionConfig(max_queued=3))
+    assert names(queue) == ["r0", "r1", "r2"]
+    assert queue.full
+    queue.remove(RequestId("r1"))
+    assert not queue.full
+    assert names(queue) == ["r0", "r2"]
+
+
+def test_time_runs_out_by_timeout_or_deadline() -> None:
+    queue = filled(1)
+    queue.push(job("d", deadline=5.0), 0.0)
+    queue.push(job("late", deadline=500.0), 0.0)
+    assert queue.next_expiry == 5.0
+    assert [item.job.request.id for item in queue.due(5.0)] == ["d"]
+    assert len(queue.due(30.0)) == 3
+    assert HoldQueue(AdmissionConfig()).next_expiry == math.inf
+
+
+def test_the_wait_is_bounded_from_arrival() -> None:
+    queue = HoldQueue(AdmissionConfig(queue_timeout_s=30.0))
+    queue.push(job("r", at=2.0), 7.0)
+    assert queue.next_expiry == 32.0
+
+
+def test_the_head_is_overtaken_only_so_often() -> None:
+    queue = filled(2, AdmissionConfig(bypass_max=2))
+    assert queue.passable
+    queue.overtake()
+    assert queue.passable
+    queue.overtake()
+    assert not queue.passable
+    queue.release(RequestId("r0"), 1.0)
+    assert queue.passable, "the next head starts anew"
+    empty = HoldQueue(AdmissionConfig(bypass_max=0))
+    empty.overtake()
+    assert empty.passable
+
+
+def test_only_the_front_is_looked_at() -> None:
+    assert len(filled(9, AdmissionConfig(scan=4)).within_reach(0.0)) == 5
+    assert len(filled(3, AdmissionConfig(scan=4)).within_reach(0.0)) == 3
+
+
+def test_held_is_marked_on_the_job() -> None:
+    queue, item = HoldQueue(AdmissionConfig()), job("r")
+    queue.push(item, 0.0)
+    assert item.held
+    queue.release(RequestId("r"), 1.0)
+    assert not item.held
+
+
+def test_retry_after_follows_the_pace_of_the_queue() -> None:
+    queue = filled(40)
+    assert queue.retry_after_s() == 1.0
+    for i in range(30):
+        queue.release(RequestId(f"r{i}"), 2.0 * i)
+    assert 10.0 <= queue.retry_after_s() <= 20.0, "ten left at nearly two seconds each"
+    for i in range(200):
+        queue.push(job(f"s{i}"), 0.0)
+    assert queue.retry_after_s() == AdmissionConfig().retry_after_max_s
+
+
+class TestOrder:
+    """By what can still be met."""
+
+    def test_the_least_slack_goes_first_and_equals_in_order_of_arrival(self) -> None:
+        queue = ordered()
+        for name, due in (("a", 3.0), ("b", 1.0), ("c", 3.0), ("d", 2.0)):
+            queue.push(job(name), 0.0, due)
+        assert names(queue) == ["b", "d", "a", "c"]
+
+    def test_in_order_of_arrival_if_so_told(self) -> None:
+        queue = HoldQueue(AdmissionConfig(), ordered=False)
+        for name, due in (("a", 3.0), ("b", 1.0), ("c", -2.0)):
+            queue.push(job(name), 0.0, due)
+        assert [item.job.request.id for item in queue.within_reach(9.0)] == ["a", "b", "c"]
+
+    def test_who_is_late_goes_behind_the_others_in_order_of_arrival(self) -> None:
+        queue = ordered()
+        for name, due in (("a", 2.0), ("b", 1.0), ("c", 9.0), ("d", -1.0)):
+            queue.push(job(name), 0.0, due)
+        assert names(queue) == ["b", "a", "c", "d"], "d came too late for its objective"
+        assert [item.job.request.id for item in queue.within_reach(5.0)] == ["c", "a", "b", "d"]
+
+    def test_the_first_of_the_late_is_overtaken_only_so_often(self) -> None:
+        queue = ordered(late_bypass=2)
+        queue.push(job("late"), 0.0, -1.0)
+        queue.push(job("later"), 0.0, -1.0)
+        for number in range(2):
+            queue.push(job(f"t{number}"), 0.0, 9.0)
+            assert names(queue)[0] == f"t{number}"
+            queue.pass_late()
+            queue.release(RequestId(f"t{number}"), 1.0)
+        queue.push(job("t2"), 0.0, 9.0)
+        assert names(queue) == ["late", "t2", "later"]
+        queue.release(RequestId("late"), 1.0)
+        assert names(queue) == ["t2", "later"], "the next one waits for its own turn"
+
+    def test_overtaking_counts_once_per_class(self) -> None:
+        queue = ordered(late_bypass=3, bypass_max=2)
+        for name, due in (("head", 8.0), ("next", 9.0), ("late", -1.0)):
+            queue.push(job(name), 0.0, due)
+        queue.overtake()
+        counts = {item.job.request.id: item.bypassed for item in queue}
+        assert counts == {"head": 1, "next": 0, "late": 1}
+        queue.overtake(late=True)
+        counts = {item.job.request.id: item.bypassed for item in queue}
+        assert counts == {"head": 2, "next": 0, "late": 1}
+        assert not queue.passable
+
+    def test_a_late_head_may_be_overtaken_as_often_as_any(self) -> None:
+        queue = ordered(late_bypass=2, bypass_max=2)
+        queue.push(job("late"), 0.0, -1.0)
+        for _ in range(3):
+            queue.overtake()
+        assert queue.passable
+        queue.overtake()
+        assert not queue.passable
+
+    def test_positions_are_what_the_order_says(self) -> None:
+        queue = ordered(late_bypass=1)
+        items = [queue.push(job(name), 0.0, due) for name, due in (("x", -1.0), ("y", -1.0), ("a", 5.0), ("b", 4.0))]
+        for _ in range(2):
+            found = {item.job.request.id: number for number, item in enumerate(queue, start=1)}
+            assert {item.job.request.id: queue.position(item) for item in items} == found
+            queue.pass_late()
+
+
+due = st.floats(-5.0, 50.0)
+moves = st.lists(st.tuples(st.sampled_from(["push", "go", "pass", "look", "leave"]), due), max_size=60)
+
+
+@given(moves, st.booleans(), st.integers(0, 3))
+def test_nobody_is_lost_and_the_order_holds(steps: list[tuple[str, float]], by_need: bool, late_bypass: int) -> None:
+    queue = HoldQueue(AdmissionConfig(late_bypass=late_bypass), by_need)
+    inside: set[str] = set()
+    for now, (move, value) in enumerate(steps):
+        if move == "push":
+            queue.push(job(f"r{now}", float(now)), float(now), value)
+            inside.add(f"r{now}")
+        elif move == "look":
+            queue.within_reach(float(now))
+        elif move == "pass":
+            queue.overtake()
+        elif inside:
+            name = names(queue)[0] if move == "go" else sorted(inside)[0]
+            inside.discard(name)
+            if move == "go":
+                queue.release(RequestId(name), float(now))
+            else:
+                queue.remove(RequestId(name))
+        assert set(names(queue)) == inside
+        assert len(queue) == len(inside)
+        late = [item.late for item in queue]
+        assert sum(a and not b for a, b in itertools.pairwise(late)) <= 1, "at most one late one goes before"
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_due_stops_at_the_first_that_has_time(count: int) -> None:
+    assert len(filled(count).due(30.0)) == 1
