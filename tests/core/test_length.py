@@ -240,3 +240,134 @@ class TestOutput:
         assert len(model._models) == 10
         assert "real" in model._models
         assert len(model._law("real").forecasts) <= 20
+
+
+def asked(template: int = 0, tenant: str = "", model: str = "m") -> RequestInfo:
+    return RequestInfo(RequestId("q"), model, tenant=tenant, prefix_hashes=(template,) if template else ())
+
+
+class TestGroups:
+    """Templates and tenants that come back have laws of their own."""
+
+    def test_a_template_has_its_own_law(self) -> None:
+        model = LengthModel()
+        for _ in range(300):
+            model.observe(asked(1), 20, False)
+            model.observe(asked(2), 2000, False)
+        terse, wordy = (model.forecast(model.name(asked(template)), 0)[0] for template in (1, 2))
+        assert terse < 200, "300 of its own, and the weight of 50 that are half as wordy"
+        assert wordy > 1700
+        assert model.name(asked(3)) == "m"
+        assert 500 < model.forecast("m", 0)[0] < 1500
+        assert model.left(model.name(asked(1)), 10, 0)[0] < 100
+        assert model.survival(model.name(asked(1)), 0, 0, (400,))[0] < 0.2
+
+    def test_tenants_differ_within_a_template(self) -> None:
+        model = LengthModel()
+        for _ in range(300):
+            model.observe(asked(1, "terse"), 10, False)
+            model.observe(asked(1, "wordy"), 3000, False)
+        terse, wordy = (model.forecast(model.name(asked(1, who)), 0)[0] for who in ("terse", "wordy"))
+        assert terse < 300
+        assert wordy > 2000
+        assert model.name(asked(1, "stranger")) == model.name(asked(1))
+
+    def test_tenants_are_told_apart_without_any_template(self) -> None:
+        model = LengthModel()
+        for _ in range(100):
+            model.observe(asked(0, "terse"), 10, False)
+            model.observe(asked(0, "wordy"), 3000, False)
+        assert model.forecast(model.name(asked(0, "terse")), 0)[0] < model.forecast("m", 0)[0] / 2
+
+    def test_models_do_not_share_templates(self) -> None:
+        model = LengthModel()
+        for _ in range(100):
+            model.observe(asked(1, model="a"), 10, False)
+        assert model.name(asked(1, model="b")) == "b"
+
+    def test_who_comes_once_gets_no_law(self) -> None:
+        model = LengthModel(LengthConfig(group_outputs=3))
+        for template in range(1, 1000):
+            model.observe(asked(template), 10, False)
+        assert not model._groups
+        for _ in range(3):
+            model.observe(asked(7), 10, False)
+        assert model.name(asked(7)) != "m"
+
+    def test_a_group_follows_what_it_leans_on(self) -> None:
+        """Five outputs of its own weigh little: when the model's outputs change, its forecast does."""
+        model = LengthModel()
+        for _ in range(6):
+            model.observe(asked(1), 200, False)
+        before = model.forecast(model.name(asked(1)), 0)[0]
+        for _ in range(2000):
+            model.observe_output("m", 3000, False)
+        assert model.forecast(model.name(asked(1)), 0)[0] > 3 * before
+
+    def test_a_flood_of_templates_and_tenants_is_bounded(self) -> None:
+        model = LengthModel(LengthConfig(group_outputs=2, max_groups=10, max_seen=20))
+        for template in range(1, 300):
+            for _ in range(3):
+                model.observe(asked(template, f"t{template}"), 10, False)
+            for once in range(3):
+                model.observe(asked(10_000 + 3 * template + once), 10, False)
+        assert len(model._groups) <= 10
+        assert len(model._seen) <= 20
+
+    def test_nothing_said_is_nothing_learned(self) -> None:
+        model = LengthModel(LengthConfig(group_outputs=1))
+        model.observe(asked(1), 0, True)
+        assert model.name(asked(1)) == "m"
+
+    @given(seen=st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "x", "y"]), st.integers(1, 10**5))))
+    @settings(max_examples=30, deadline=None)
+    def test_every_name_has_a_law(self, seen: list[tuple[int, str, int]]) -> None:
+        model = LengthModel(LengthConfig(group_outputs=1, max_groups=2))
+        for template, tenant, tokens in seen:
+            model.observe(asked(template, tenant), tokens, False)
+            mean, sigma = model.forecast(model.name(asked(template, tenant)), 50)
+            assert 0.0 < mean <= 50.0 + 1e-6
+            assert sigma >= 0.0
+
+
+class TestIntervals:
+    """Nine in ten, whatever comes."""
+
+    @staticmethod
+    def covered(model: LengthModel, lengths: list[int], limit: int = 0) -> float:
+        held = 0
+        for length in lengths:
+            said = min(length, limit) if limit else length
+            low, middle, high = model.interval("m", "m", limit)
+            assert low <= middle <= high
+            held += low <= said <= high
+            model.judge("m", not low <= said <= high)
+            model.observe_output("m", said, said < length)
+        return held / len(lengths)
+
+    @pytest.mark.parametrize("limit", [0, 250])
+    def test_nine_in_ten_of_a_steady_law(self, limit: int) -> None:
+        rng = random.Random(5)
+        share = self.covered(LengthModel(), [log_normal(rng) for _ in range(4000)], limit)
+        assert 0.88 <= share <= (0.92 if not limit else 1.0)
+
+    def test_nine_in_ten_of_a_drifting_law(self) -> None:
+        """Outputs grow tenfold while the law remembers the old ones: plain quantiles would hold a few in ten."""
+        rng = random.Random(6)
+        lengths = [max(1, round(log_normal(rng) * 10 ** (k / 4000))) for k in range(4000)]
+        assert 0.88 <= self.covered(LengthModel(), lengths) <= 0.92
+
+    def test_what_is_aimed_at_stays_within_reason(self) -> None:
+        model = LengthModel()
+        for _ in range(2000):
+            model.judge("m", True)
+        wide = model.interval("m", "m", 0)
+        for _ in range(20_000):
+            model.judge("m", False)
+        narrow = model.interval("m", "m", 0)
+        assert wide[0] < narrow[0] < narrow[2] < wide[2]
+        assert model.interval("never seen", "m", 0)[2] > narrow[2], "each model has its own aim"
+
+    def test_a_limit_bounds_it(self) -> None:
+        model = taught([("m", 1000, False)] * 500)
+        assert model.interval("m", "m", 100) == (100, 100, 100)

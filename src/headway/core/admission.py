@@ -58,6 +58,8 @@ class Admission:
 
     def due(self, job: Job, views: Sequence[ReplicaView]) -> float:
         """The last moment at which a request can go and keep its TTFT objective, if all goes as it mostly does."""
+        if job.due is not None:
+            return job.due
         demand = job.demand
         prompt, hits = demand.prompt_tokens, demand.hits
         own = min(
@@ -68,7 +70,8 @@ class Admission:
             ),
             default=0.0,
         )
-        return job.arrived_at + self._slo.ttft_limit_s(prompt) - own - self._lag_s
+        job.due = due = job.arrived_at + self._slo.ttft_limit_s(prompt) - own - self._lag_s
+        return due
 
     def lagged(self, entry: Entry, view: ReplicaView, at: float) -> None:
         """A first token came: learn what most of them take beyond their own prefill (waiting in the engine, the step

@@ -123,7 +123,8 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
 
 
 class Job(msgspec.Struct, gc=False):
-    """One request from arrival to its end. `part` is its share of a memory forecast."""
+    """One request from arrival to its end. `part` is its share of a memory forecast; `due`: the last moment at which it
+    can go and keep its TTFT objective, once that was asked for."""
 
     request: RequestInfo
     demand: Demand
@@ -134,6 +135,7 @@ class Job(msgspec.Struct, gc=False):
     tries: Tries
     attempt: AttemptId | None = None
     held: bool = False
+    due: float | None = None
 
 
 class Waiting(msgspec.Struct):

@@ -83,13 +83,22 @@ class Holding:
     def _choose_or_wait(
         self, job: Job, pool: Pool, at: float, avoid: Avoid | None, waits: dict[ReplicaId, float]
     ) -> Choice | None:
-        """The best replica, what it has to be waited for included; None if that is one that takes no prompt now."""
+        """The best replica, what it has to be waited for included; None if that is one that takes no prompt now.
+
+        As long as a request can keep its objective, it waits for none that would cost it that.
+        """
         admission, demand = self._admission, job.demand
         least, hits = admission.pace_config.cached * demand.prompt_tokens, demand.hits
         waits = {replica_id: wait for replica_id, wait in waits.items() if hits.get(replica_id, 0) < least}
+        left = admission.due(job, pool.candidates) - at
+        if left < 0.0:
+            left = math.inf
 
         def refuses(view: ReplicaView) -> str:
-            return "" if view.spec.id in waits else admission.cramped(job, view, at)
+            wait = waits.get(view.spec.id)
+            if wait is None:
+                return admission.cramped(job, view, at)
+            return "paced" if wait > left else ""
 
         demand = msgspec.structs.replace(demand, waits=waits)
         choice = self._scheduler.choose(pool, demand, at, job.at_least, avoid, refuses)

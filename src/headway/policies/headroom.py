@@ -75,6 +75,7 @@ class Headroom:
         ttft_weight, decode_weight = self._config.ttft_weight, self._config.decode_weight * output
         ample = prompt + output + 4.0 * demand.output_sigma
         known, tight, new, waits = self._known, False, prompt, demand.waits
+        wait_weight = self._config.wait_weight
         costs: Costs = []
         for view in views:
             terms = known.get(view.spec.id)
@@ -89,7 +90,7 @@ class Headroom:
             step += slower
             ttft = (backlog + new) / rate
             if waits:
-                ttft += waits.get(view.spec.id, 0.0)
+                ttft += wait_weight * waits.get(view.spec.id, 0.0)
             if spare < ample:
                 tight = True
                 ttft += _wait(view, new, step)
