@@ -166,7 +166,7 @@ class Driver:
         job = Job(command.attempt_id, prompt.tokens, self._requests[index].output_tokens, prompt.pieces, self.now)
         self._jobs[command.attempt_id] = (index, replica, job)
         if replica.alive:
-            self._push(self.now + replica.api_s(prompt.tokens), self._enter, command.attempt_id)
+            self._push(replica.enters(prompt.tokens, self.now), self._enter, command.attempt_id)
         else:
             self._push(self.now + CONNECT_S, self._refuse, command.attempt_id)
 

@@ -29,6 +29,7 @@ class SimReplica:
         self.jobs: dict[AttemptId, Job] = {}
         self._truth = truth
         self._epoch = 0
+        self._server_free = 0.0
         chance = random.Random(f"noise {seed} {self.id}")
         self._noise = [math.exp(chance.gauss(0.0, truth.step_jitter)) for _ in range(_NOISE)]
         self._at_noise = 0
@@ -47,10 +48,11 @@ class SimReplica:
         now = (engine.preemptions, engine.recomputed, engine.queries, engine.hits)
         return tuple(map(sum, zip(self._gone, now, strict=True)))  # type: ignore[return-value]
 
-    def api_s(self, prompt_tokens: int) -> float:
-        """Seconds between a dispatch and the engine's queue."""
-        pool = self.ground.pool
-        return pool.api_s + pool.api_s_per_token * prompt_tokens
+    def enters(self, prompt_tokens: int, at: float) -> float:
+        """When a request sent now reaches the engine's queue: its server takes them one after another."""
+        api = self.ground.pool.api
+        self._server_free = max(self._server_free, at) + api.busy_s(prompt_tokens)
+        return self._server_free + api.base_s
 
     def add(self, attempt: AttemptId, job: Job, at: float) -> None:
         """A request reaches the engine's queue. Raises ValueError if it can never fit."""

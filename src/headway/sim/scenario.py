@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from headway.perfmodel.service import ApiCost, Jitter
 from headway.workload.stats import Slo
 
 FaultKind = Literal["crash", "slow", "silent"]
@@ -15,33 +16,32 @@ FaultKind = Literal["crash", "slow", "silent"]
 
 class PoolSpec(msgspec.Struct, frozen=True):
     """`count` equal replicas. Names are those of the catalogue; sizes of 0 come from the memory model and the engine's
-    own defaults. `api_s` and `api_s_per_token`: what HTTP, tokenisation and detokenisation add to a TTFT."""
+    own defaults. `api`: what the engine's HTTP server adds to a TTFT."""
 
     count: int = 4
     model: str = "llama-3.1-8b"
     gpu: str = "h100-80gb"
     tensor_parallel_size: int = 1
-    dtype: str = "bfloat16"
+    dtype: str = "auto"
     kv_tokens: int = 0
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 0
     max_model_len: int = 0
     enable_prefix_caching: bool = True
-    api_s: float = 0.012
-    api_s_per_token: float = 2e-6
+    api: ApiCost = ApiCost()
 
 
 class Truth(msgspec.Struct, frozen=True):
     """How reality departs from the model, and how late the brain hears of it.
 
     `perturb`: decode and prefill speed of each replica are multiplied by factors drawn evenly from 1 +- perturb.
-    `step_jitter`: deviation of the logarithm of step times. `scrape_interval_s`, `scrape_jitter` (fraction of it),
-    `gauge_lag_s`: when reports are asked for, and how old what they say is. `bytes_per_token` and its `byte_noise`
-    (deviation of the logarithm, per piece of a prompt): the brain sees bytes, not tokens.
+    `step_jitter`: deviation of the logarithm of step times (1 % was measured). `scrape_interval_s`, `scrape_jitter`
+    (fraction of it), `gauge_lag_s`: when reports are asked for, and how old what they say is. `bytes_per_token` and its
+    `byte_noise` (deviation of the logarithm, per piece of a prompt): the brain sees bytes, not tokens.
     """
 
     perturb: float = 0.0
-    step_jitter: float = 0.02
+    step_jitter: float = Jitter().relative
     scrape_interval_s: float = 0.5
     scrape_jitter: float = 0.1
     gauge_lag_s: float = 0.02

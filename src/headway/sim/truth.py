@@ -46,7 +46,7 @@ def step_model(pool: PoolSpec) -> StepModel:
     return StepModel(
         catalogue.model(pool.model),
         catalogue.gpu(pool.gpu),
-        precision=catalogue.precision(pool.dtype),
+        precision=catalogue.precision(pool.dtype, catalogue.model(pool.model)),
         tp=pool.tensor_parallel_size,
     )
 
@@ -64,7 +64,7 @@ def engine_config(pool: PoolSpec) -> EngineConfig:
         plan = memory.plan(
             model,
             gpu,
-            precision=catalogue.precision(pool.dtype),
+            precision=catalogue.precision(pool.dtype, catalogue.model(pool.model)),
             tp=pool.tensor_parallel_size,
             max_num_seqs=pool.max_num_seqs,
             max_num_batched_tokens=batched,
