@@ -259,7 +259,7 @@ class TestGroups:
         assert wordy > 1700
         assert model.name(asked(3)) == "m"
         assert 500 < model.forecast("m", 0)[0] < 1500
-        assert model.left(model.name(asked(1)), 10, 0)[0] < 100
+        assert model.left(model.name(asked(1)), 10, 0)[0] < 250
         assert model.survival(model.name(asked(1)), 0, 0, (400,))[0] < 0.2
 
     def test_tenants_differ_within_a_template(self) -> None:

@@ -204,12 +204,12 @@ class PaceConfig(msgspec.Struct, frozen=True):
     which it is given up and below which it is taken up again; judged every `judge_s` from the last `memory_s`.
     """
 
-    target: float = 0.9
-    burst_s: float = 0.5
+    target: float = 0.95
+    burst_s: float = 0.25
     least: float = 0.05
     cached: float = 0.5
-    give_up: float = 2.0
-    resume: float = 1.5
+    give_up: float = 4.0
+    resume: float = 2.0
     judge_s: float = 0.5
     memory_s: float = 30.0
 

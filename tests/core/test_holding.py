@@ -1,0 +1,251 @@
+"""Who goes when room is made: asked are those who may have become free, in the order of what can still be met."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from headway.core.commands import Command, Dispatch, Hold, Reject, SetTimer
+from headway.core.constants import AdmissionConfig, BrainConfig, PaceConfig, SpeedConfig
+from headway.core.events import DrainAsked, TimerFired
+from headway.core.ids import ReplicaId
+from headway.core.plugin import Chance
+from headway.core.request import Demand
+from headway.core.view import ReplicaView
+from tests.core.house import FewestInFlight, House, decision, only, sent_to
+
+A, B = ReplicaId("a"), ReplicaId("b")
+
+
+class Priced:
+    """Seconds by replica, as told, and what has to be waited for."""
+
+    name = "priced"
+    parts: tuple[str, ...] = ()
+    tolerance = 0.0
+    binds_late = True
+    counts_waits = True
+
+    def __init__(self, **costs: float) -> None:
+        self.table = costs
+
+    def costs(
+        self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
+    ) -> Sequence[tuple[float, ...]]:
+        return [(self.table[view.id] + demand.waits.get(view.id, 0.0),) for view in views]
+
+
+def ready(*names: str, policy: object = None, **facts: object) -> House:
+    """Replicas of 1,000 tokens each, no pace."""
+    config = BrainConfig(admission=AdmissionConfig(pace=False))
+    house = House(policy or FewestInFlight(binds_late=True), config)
+    facts.setdefault("kv_capacity_tokens", 1000)
+    house.add(*names, **facts)
+    return house
+
+
+def ask(house: House, name: str, tokens: int = 400, **facts: object) -> list[Command]:
+    """A request whose memory is known: it generates nothing."""
+    return house.ask(name, prompt_tokens=tokens, generates=False, **facts)
+
+
+def released(commands: list[Command]) -> list[str]:
+    return [d.request_id for d in only(commands, Dispatch)]
+
+
+class TestOrder:
+    """By need, in a house with one replica."""
+
+    def test_the_least_slack_goes_first(self) -> None:
+        house = ready("a")
+        ask(house, "r", 900)
+        ask(house, "patient", 800)
+        assert only(ask(house, "hurried", 100), Hold)[0].position == 1, "a short prompt may wait less"
+        assert released(house.end("r-0")) == ["hurried", "patient"]
+
+    def test_who_missed_its_objective_goes_behind(self) -> None:
+        house = ready("a")
+        ask(house, "r", 900)
+        ask(house, "old", 600)
+        house.wait(5.0)
+        ask(house, "new", 600)
+        assert released(house.end("r-0")) == ["new"]
+        assert released(house.end("new-0")) == ["old"]
+
+    def test_nobody_is_overtaken_for_ever(self) -> None:
+        config = BrainConfig(admission=AdmissionConfig(pace=False, late_bypass=3))
+        house = House(FewestInFlight(binds_late=True), config)
+        house.add("a", kv_capacity_tokens=1000)
+        ask(house, "r", 900)
+        ask(house, "old", 900)
+        house.wait(5.0)
+        went, current = [], "r-0"
+        for number in range(6):
+            ask(house, f"n{number}", 900)
+            went += (first := released(house.end(current)))
+            current = f"{first[0]}-0"
+        assert went == ["n0", "n1", "n2", "old", "n3", "n4"]
+
+    def test_nobody_waits_longer_than_the_bound(self) -> None:
+        house = ready("a")
+        ask(house, "r", 900)
+        ask(house, "s", 900)
+        house.wait(30.0)
+        (refusal,) = only(house.tell(TimerFired(house.now, "queue:m")), Reject)
+        assert (refusal.request_id, refusal.code) == ("s", "queue_timeout")
+
+    def test_first_tokens_teach_when_it_is_too_late(self) -> None:
+        house = ready("a", "b")
+        admission = house.brain._admission
+        for number in range(40):
+            house.ask(f"w{number}", prompt_tokens=100)
+            house.wait(0.7).first(f"w{number}-0")
+            house.end(f"w{number}-0")
+        slow = admission._lag_s
+        assert 0.2 < slow < 0.75
+        for number in range(400):
+            house.ask(f"q{number}", prompt_tokens=100)
+            house.wait(0.01).first(f"q{number}-0")
+            house.end(f"q{number}-0")
+        assert admission._lag_s < slow / 4
+
+
+def test_a_change_at_one_replica_asks_that_one_only() -> None:
+    policy = FewestInFlight(binds_late=True)
+    house = ready("a", "b", policy=policy)
+    for name in ("r", "s"):
+        ask(house, name, 900)
+    ask(house, "t", 900)
+    policy.shown.clear()
+    commands = house.end("s-0")
+    assert released(commands) == ["t"]
+    assert policy.shown == [("b",)]
+    assert decision(commands).exclusions == {"full_before": 1}
+
+
+def test_who_was_refused_as_much_is_not_measured_again() -> None:
+    house = ready("a")
+    ask(house, "r", 900)
+    for number in range(5):
+        ask(house, f"t{number}", 500 + number)
+    asked = house.brain._admission._refused[A]
+    assert asked[1] < 510.0
+    assert released(house.end("r-0")) == ["t0"]
+
+
+def test_a_replica_that_leaves_is_no_candidate() -> None:
+    house = ready("a", "b")
+    for name in ("r", "s"):
+        ask(house, name, 900)
+    ask(house, "t", 900)
+    house.tell(DrainAsked(house.now, B))
+    assert released(house.end("s-0" if house.view("b").in_flight else "r-0")) == []
+
+
+def test_every_policy_may_be_put_behind_the_queue() -> None:
+    config = BrainConfig(admission=AdmissionConfig(every_policy=True))
+    house = House(FewestInFlight(binds_late=False), config)
+    house.add("a", kv_capacity_tokens=1000)
+    ask(house, "r", 900)
+    assert only(ask(house, "s", 900), Hold)
+
+
+def test_without_the_hold_memory_is_no_reason() -> None:
+    config = BrainConfig(admission=AdmissionConfig(hold=False))
+    house = House(FewestInFlight(binds_late=True), config)
+    house.add("a", kv_capacity_tokens=1000)
+    assert all(sent_to(ask(house, f"r{i}", 900)) for i in range(5))
+
+
+# -- the pace
+
+
+def paced(*names: str, policy: object = None, **pace: float) -> House:
+    """Replicas that decode a step of 30 ms and prefill 1,000 tokens a second, and know it."""
+    config = BrainConfig(pace=PaceConfig(burst_s=0.1, **pace), speed=SpeedConfig(enough=0))  # type: ignore[arg-type]
+    house = House(policy or FewestInFlight(binds_late=True), config)
+    features = {"step_base_s": 0.03, "step_per_request_s": 0.0, "step_per_token_s": 0.0, "prefill_tokens_per_s": 1000.0}
+    house.add(*names, features=features)
+    return house
+
+
+def test_a_prompt_waits_for_its_turn_and_a_timer_lets_it_go() -> None:
+    house = paced("a", target=1.0)
+    assert sent_to(house.ask("r", prompt_tokens=500)) == A, "nobody decodes there"
+    commands = house.ask("s", prompt_tokens=500)
+    (hold,), (timer,) = only(commands, Hold), only(commands, SetTimer)
+    assert hold.position == 1
+    assert timer == SetTimer("queue:m", pytest.approx(1.0)), "0.4 s are owed, and 40 % of the time is left for them"
+    house.wait(0.9)
+    again = house.tell(TimerFired(house.now, "queue:m"))
+    assert released(again) == []
+    assert only(again, SetTimer)
+    house.wait(0.11)
+    assert released(house.tell(TimerFired(house.now, "queue:m"))) == ["s"]
+
+
+def test_a_timer_is_never_set_for_now() -> None:
+    house = paced("a", target=1.0)
+    house.ask("r", prompt_tokens=101)
+    (timer,) = only(house.ask("s", prompt_tokens=500), SetTimer)
+    assert timer.at >= house.now + 0.001
+
+
+def test_others_take_what_a_paced_one_cannot() -> None:
+    house = paced("a", "b")
+    first = sent_to(house.ask("r", prompt_tokens=5000))
+    commands = house.ask("s", prompt_tokens=5000)
+    assert {first, sent_to(commands)} == {A, B}
+    assert only(house.ask("t", prompt_tokens=5000), Hold)
+
+
+def test_exclusions_tell_the_pace_from_memory() -> None:
+    policy = Priced(a=0.0, b=1.0, c=2.0)
+    policy.counts_waits = False
+    house = paced("a", "b", "c", policy=policy)
+    assert sent_to(house.ask("r", prompt_tokens=5000)) == A
+    house.report("b", kv_capacity_tokens=1000, kv_used_tokens=990, running=3, waiting=0)
+    commands = house.ask("s", prompt_tokens=50)
+    assert sent_to(commands) == "c"
+    assert decision(commands).exclusions == {"paced": 1, "no_headroom": 1}
+
+
+class TestWaitingForTheBetter:
+    """Policies whose costs are seconds count the wait."""
+
+    def test_the_favourite_is_waited_for_if_that_costs_less(self) -> None:
+        house = paced("a", "b", policy=Priced(a=0.0, b=30.0), target=1.0)
+        assert sent_to(house.ask("r", prompt_tokens=300)) == A
+        assert only(house.ask("s", prompt_tokens=500), Hold)
+        house.wait(0.51)
+        assert sent_to(house.tell(TimerFired(house.now, "queue:m"))) == A
+
+    def test_another_is_taken_if_the_wait_costs_more(self) -> None:
+        house = paced("a", "b", policy=Priced(a=0.0, b=0.5), target=1.0)
+        assert sent_to(house.ask("r", prompt_tokens=500)) == A
+        assert sent_to(house.ask("s", prompt_tokens=500)) == B
+
+    def test_no_wait_is_worth_an_objective(self) -> None:
+        house = paced("a", "b", policy=Priced(a=0.0, b=30.0), target=1.0)
+        assert sent_to(house.ask("r", prompt_tokens=5000)) == A
+        assert sent_to(house.ask("s", prompt_tokens=100)) == B, "12 s are more than its objective allows"
+        house.wait(6.0)
+        assert house.brain.ignored == 0
+
+    def test_who_is_late_anyway_waits_for_the_favourite(self) -> None:
+        house = paced("a", "b", policy=Priced(a=0.0, b=30.0), target=1.0)
+        assert sent_to(house.ask("r", prompt_tokens=9000)) == A
+        house.brain._admission._lag_s = 5.0
+        assert only(house.ask("s", prompt_tokens=100), Hold)
+
+    def test_a_cached_prompt_does_not_wait(self) -> None:
+        house = paced("a", policy=Priced(a=0.0), target=1.0)
+        facts = {"prompt_tokens": 1024, "prompt_bytes": 4096, "prefix_hashes": tuple(range(1, 9))}
+        assert sent_to(house.ask("r", **facts)) == A
+        assert only(house.ask("other", prompt_tokens=500), Hold)
+        assert sent_to(house.ask("t", **facts)) == A
+
+    def test_memory_is_still_looked_at(self) -> None:
+        house = paced("a", "b", policy=Priced(a=0.0, b=0.1), target=1.0)
+        house.report("b", kv_capacity_tokens=1000, kv_used_tokens=990, running=3, waiting=0)
+        assert sent_to(house.ask("r", prompt_tokens=500)) == A
+        assert only(house.ask("s", prompt_tokens=400), Hold), "a takes none now, b has no memory"
