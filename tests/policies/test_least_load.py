@@ -23,8 +23,15 @@ def rows(policy: LeastLoad, now: float, *views: ReplicaView) -> list[tuple[float
     return list(policy.costs(demand(), views, now, random.Random(0)))
 
 
-def test_waiting_requests_drain_at_the_default_rate_unless_one_was_measured() -> None:
+def test_waiting_requests_drain_at_the_default_rate() -> None:
     policy = LeastLoad(LeastLoadConfig())
+    for moment, said in ((0.0, 0), (10.0, 5000)):
+        (row,) = rows(policy, moment, at(moment, waiting=4, generated_tokens_total=said))
+        assert row[1] == pytest.approx(4 * 1024 / 2000)
+
+
+def test_a_live_rate_is_taken_if_wanted() -> None:
+    policy = LeastLoad(LeastLoadConfig(live_throughput=True))
     (row,) = rows(policy, 0.0, at(0.0, waiting=4, generated_tokens_total=0))
     assert row == pytest.approx((4 * 1024 / 2000, 4 * 1024 / 2000, 0.0))
     (row,) = rows(policy, 10.0, at(10.0, waiting=4, generated_tokens_total=5000))

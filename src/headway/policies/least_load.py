@@ -9,10 +9,12 @@ What it knows: the load of each engine as polled every 10 s, and the tokens that
 does not report is taken for the best of those that do, with its requests in flight on top; where none reports, the
 fewest requests in flight win.
 
-Deviations: waiting requests count `mean_prefill_tokens` each, which is SMG's rule for engines that report no waiting
-tokens. Throughput is what the engine's counter of generated tokens grew by between two polls (2000 where it did not),
-for want of a gauge. What was sent between the taking of a report and its poll is counted too (SMG loses it), and
-prompts in tokens, as on SMG's gRPC path. A report too old to trust is no report.
+Deviations: waiting requests count `mean_prefill_tokens` each, and throughput is `default_throughput`, which are SMG's
+rules for engines that report no waiting tokens and no rate, as vLLM's metrics. `live_throughput` takes the growth of
+the counter of generated tokens between two polls for the rate that SGLang reports; it rewards whoever is busy (a
+replica with little to do generates little, so its queue seems long), and is off. What was sent between the taking of a
+report and its poll is counted too (SMG loses it), and prompts in tokens, as on SMG's gRPC path. A report too old to
+trust is no report.
 """
 
 from collections.abc import Sequence
@@ -37,6 +39,7 @@ class LeastLoadConfig(msgspec.Struct, frozen=True):
     mean_prefill_tokens: float = 1024.0
     default_throughput: float = 2000.0
     poll_interval_s: float = 10.0
+    live_throughput: bool = False
 
 
 class _Poll:
@@ -93,7 +96,7 @@ class LeastLoad:
             polls.pop(view.spec.id, None)
             return None
         if poll is None or (poll.sample is not sample and now - poll.at >= config.poll_interval_s):
-            rate = _throughput(poll.sample, sample) if poll is not None else 0.0
+            rate = _throughput(poll.sample, sample) if poll is not None and config.live_throughput else 0.0
             poll = polls[view.spec.id] = _Poll(sample, now, view.dispatched_tokens, rate)
         queued = waiting(poll.sample) * config.mean_prefill_tokens
         k = min(_FULL, usage(poll.sample, view.kv_capacity_tokens))
