@@ -102,3 +102,31 @@ def test_framing_without_data_is_bounded() -> None:
     reader = EngineChunks()
     with pytest.raises(BadFraming):
         feed_all(reader, [b"0"] * (MAX_EMPTY_BYTES + 1))
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=3000), min_size=1, max_size=6),
+    st.lists(st.integers(0, 20_000), max_size=4),
+    st.sampled_from([b"%x", b"%X", b"0%x", b"%x;a=b"]),
+    st.booleans(),
+)
+def test_engine_chunks_do_not_depend_on_how_they_arrive(
+    chunks: list[bytes], cuts: list[int], spelt: bytes, at_chunks: bool
+) -> None:
+    """Whole chunks take a path of their own, others do not: the payload is the same, and so is the end."""
+    framed = [b"%b\r\n%b\r\n" % (spelt % len(chunk), chunk) for chunk in chunks]
+    arriving = [*framed, b"0\r\n\r\n"] if at_chunks else pieces(b"".join(framed) + b"0\r\n\r\n", cuts)
+    reader = EngineChunks()
+    assert b"".join(reader.feed(piece) for piece in arriving) == b"".join(chunks)
+    assert (reader.complete, reader.surplus) == (True, False)
+
+
+@pytest.mark.parametrize("first", [b"1\r\na\r\n", b"1\r\na\r\n2\r\nbc\r\n", b"1;x\r\na\r\n", b"1\r\na"])
+@pytest.mark.parametrize("bad", [b"g\r\nx\r\n", b" 1\r\na\r\n", b"0x1\r\na\r\n", b"1_0\r\na\r\n", b"2\r\nabc\r\n\r\n"])
+def test_chunks_broken_behind_whole_ones_are_refused(first: bytes, bad: bytes) -> None:
+    """Behind whole chunks and within one: where the short path was taken and where it was not."""
+    reader = EngineChunks()
+    reader.feed(first)
+    end = b"\r\n" if first.endswith(b"a") else b""
+    with pytest.raises(BadFraming):
+        feed_all(reader, [end + bad, b"\r\n1\r\na\r\n", b"0\r\n\r\n"])

@@ -17,6 +17,7 @@ from headway.gateway.config import GatewayConfig
 from headway.gateway.exchange import Exchange
 from headway.runtime.clock import now
 from tests.gateway.fakes import CHAT, Connection, Engine, always, answer, post, rig
+from tests.interpreted import interpreted
 
 Run = Callable[[Any], Any]
 
@@ -172,6 +173,7 @@ def test_ten_thousand_times_the_engine_closes_as_it_answers(run: Run) -> None:
     run(main())
 
 
+@interpreted
 @pytest.mark.parametrize("script", [always, fails])
 def test_no_body_is_kept_after_the_end(run: Run, script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bodies: list[bytes] = []

@@ -81,7 +81,7 @@ class Bench:
 
     def send(self) -> Owner:
         owner = Owner()
-        self.connection.send(owner, (b"HEAD", b"BODY"), 4)
+        self.connection.send(owner, b"HEAD", b"BODY")
         return owner
 
     def feed(self, data: bytes, step: int = 0) -> None:

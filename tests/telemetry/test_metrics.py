@@ -160,5 +160,6 @@ def test_process_metrics_are_there() -> None:
 def test_the_access_log_gets_every_request() -> None:
     seen: list[Access] = []
     telemetry = Telemetry(access_log=seen.append)
-    telemetry.access(access())
-    assert seen == [access()]
+    one = access()
+    telemetry.access(one)
+    assert seen == [one]

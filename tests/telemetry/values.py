@@ -11,9 +11,6 @@ from headway.telemetry import Access
 def access(**changed: object) -> Access:
     values: dict[str, object] = {
         "at": 1_700_000_000.25,
-        "request_id": "r1",
-        "method": "POST",
-        "path": "/v1/chat/completions",
         "status": 200,
         "account": "ok",
         "model": "m",
@@ -23,7 +20,10 @@ def access(**changed: object) -> Access:
         "prompt_tokens": 100,
         "output_tokens": 10,
     }
-    return Access(**values | changed)  # type: ignore[arg-type]
+    one = Access(RequestId("r1"), "POST", "/v1/chat/completions", "", 0.0)
+    for name, value in (values | changed).items():
+        setattr(one, name, value)
+    return one
 
 
 def decision(

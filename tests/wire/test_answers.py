@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.wire.answers import Answer, Usage, answer_of
+from headway.wire.answers import answer_of
+from headway.wire.shapes import Answer, Usage
 
 RECORDED = [
     ("vllm/chat-nonstream", Usage(23, 0, 12), True),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.wire.answers import Usage
 from headway.wire.chunks import Tally
+from headway.wire.shapes import Usage
 from tests.wire import streams
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.wire import sse
-from headway.wire.answers import Usage
 from headway.wire.chunks import Tally
+from headway.wire.shapes import Usage
 from headway.wire.sse import Scanner, UsageStripper
 from tests.interpreted import interpreted
 from tests.wire import streams

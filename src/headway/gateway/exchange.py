@@ -5,8 +5,7 @@ engines. Exactly one Access is booked for it (`_finish`), and the body is let go
 tests hold every move between its states against the table `MOVES`.
 """
 
-import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -20,44 +19,40 @@ from headway.gateway.headers import trusted_forwarded_lines
 from headway.gateway.intake import request_info
 from headway.gateway.notes import Notes
 from headway.gateway.outlet import Outlet
-from headway.gateway.plane import Plane, Ticket
+from headway.gateway.plane import Plane
 from headway.gateway.replies import refusal, retry_after
 from headway.gateway.target import Target
 from headway.runtime.clock import now
-from headway.telemetry.access import Account
+from headway.telemetry.access import Access, Account
 from headway.wire import openai
 from headway.wire.body import Body
 from headway.wire.errors import sse_error
+from headway.wire.splice import Octets
 
 if TYPE_CHECKING:
     from headway.gateway.protocol import ClientConnection
 
 log = structlog.get_logger(__name__)
 
-FAR = float("inf")
-UNANSWERED_S = 2.0
+FAR: Final = float("inf")
+UNANSWERED_S: Final = 2.0
 """The brain answers before the call returns, or its turn comes within the same pass of the loop. A request it owes an
 answer for longer was forgotten: a fault of ours, which must cost the client an error and not its patience."""
 SHUTTING_DOWN = "the gateway is shutting down"
-WITHDRAWN = {
+WITHDRAWN: Final = {
     "replica_removed": "its replica was removed from the fleet",
     "replica_asleep": "its replica was put to sleep",
 }
 """Reasons of the brain to end an attempt that accuse nobody, in words for people."""
 
 
-class State(enum.IntEnum):
-    """Where a request stands."""
-
-    DECIDING = 0  # the brain was asked, and answers before the call returns
-    HELD = 1
-    TRYING = 2
-    ENDED = 3
-
-
-DECIDING, HELD, TRYING, ENDED = State  # by the class it takes 0.1 us to get at a member
-OK = OutcomeKind.OK
-MOVES: dict[State, frozenset[State]] = {
+DECIDING: Final = 0  # the brain was asked, and answers before the call returns
+HELD: Final = 1
+TRYING: Final = 2
+ENDED: Final = 3
+STATES: Final = ("DECIDING", "HELD", "TRYING", "ENDED")
+OK: Final = OutcomeKind.OK
+MOVES: Final[dict[int, frozenset[int]]] = {
     DECIDING: frozenset((HELD, TRYING, ENDED)),
     HELD: frozenset((HELD, TRYING, ENDED)),
     TRYING: frozenset((DECIDING, ENDED)),
@@ -75,7 +70,7 @@ class Exchange:
     parsed: Body
 
     def __init__(
-        self, plane: Plane, client: "ClientConnection", head: RequestHead, notes: Notes, ticket: Ticket, body: bytes
+        self, plane: Plane, client: "ClientConnection", head: RequestHead, notes: Notes, ticket: Access, body: Octets
     ) -> None:
         self.plane = plane
         self.notes = notes
@@ -88,7 +83,7 @@ class Exchange:
         self._attempt: Attempt | None = None
 
     def __repr__(self) -> str:
-        return f"<Exchange {self.ticket.request_id} {self._state.name} {self._attempt}>"
+        return f"<Exchange {self.ticket.request_id} {STATES[self._state]} {self._attempt}>"
 
     # Called by the client's connection.
 
@@ -109,15 +104,15 @@ class Exchange:
         ticket.asked_at = at = now()
         plane.driver.exchanges[ticket.request_id] = self
         plane.driver.post(RequestArrived(at, request_info(parsed, notes, ticket.request_id, at)))
-        if self._state is DECIDING:
+        if self._state == DECIDING:
             self.wait(UNANSWERED_S)
 
     def client_gone(self) -> None:
         """The client went away: stop everything at once and give back what is held."""
-        if self._state is ENDED:
+        if self._state == ENDED:
             return
         attempt, kind = self._attempt, OutcomeKind.CLIENT_CLOSED
-        if self._state is HELD:
+        if self._state == HELD:
             self.plane.driver.post(RequestCancelled(now(), self.ticket.request_id))
         elif attempt is not None:
             kind = attempt.left()
@@ -140,7 +135,7 @@ class Exchange:
         """The deadline passed: the attempt knows whether that is so."""
         self._client.deadline = FAR
         attempt = self._attempt
-        if self._state is DECIDING:
+        if self._state == DECIDING:
             self._unanswered()
         elif attempt is not None and attempt.overdue and (later := attempt.expired(at)):
             self._client.deadline = later
@@ -148,7 +143,7 @@ class Exchange:
     def shut_down(self) -> None:
         """The drain time is over."""
         attempt = self._attempt
-        if self._state is HELD:
+        if self._state == HELD:
             self.plane.driver.post(RequestCancelled(now(), self.ticket.request_id))
         elif attempt is not None and self.outlet.begun:
             attempt.broken(OutcomeKind.CANCELLED, SHUTTING_DOWN, attempt.farewell(OutcomeKind.CANCELLED, SHUTTING_DOWN))
@@ -166,7 +161,7 @@ class Exchange:
         if self._attempt is not None:
             self._attempt.drop()
             self._attempt.release()
-        self.ticket.attempted(command.replica_id)
+        self.ticket.attempted(command.replica_id, now())
         self._attempt = attempt = Attempt(self, command, self.outlet)
         attempt.start()
 
@@ -206,8 +201,8 @@ class Exchange:
         """Something is expected within this time."""
         self._client.deadline = self.plane.sweeper.now + seconds
 
-    def upstream_head(self, target: Target, attempt: AttemptId, length: int) -> tuple[bytes, ...]:
-        """The head for an engine, in pieces."""
+    def upstream_head(self, target: Target, attempt: AttemptId, length: int) -> bytes:
+        """The head for an engine."""
         notes, client, plane = self.notes, self._client, self.plane
         lead = notes.leads.get(target)
         if lead is None:
@@ -215,7 +210,8 @@ class Exchange:
         lines = client.forwarded
         if plane.config.trust_forwarded:
             lines = trusted_forwarded_lines(self._head, client.peer, client.secure)
-        return lead, lines, b"\r\nX-Request-Id: ", attempt.encode(), b"\r\nContent-Length: %d\r\n\r\n" % length
+        request_id, digits = attempt.encode(), str(length).encode()
+        return b"%b%b\r\nX-Request-Id: %b\r\nContent-Length: %b\r\n\r\n" % (lead, lines, request_id, digits)
 
     def answer(self, head: ResponseHead, length: int, first: bytes, reframe: bool) -> None:
         """Give the client the engine's head and the first piece of its body."""
@@ -233,7 +229,7 @@ class Exchange:
             client.keep_alive = False
         if self.body and (first or fixed):
             self._forget_body()
-        whole = b"%b%b%b\r\n\r\n" % (head.lead, framing, client.own_lines(self.ticket))
+        whole = b"%b%b%b\r\n\r\n" % (head.lead, framing, client.own_lines(self.ticket, self.notes))
         self.outlet.begin(whole, status, chunked, fixed, first)
 
     def first_token(self, at: float) -> None:
@@ -272,7 +268,7 @@ class Exchange:
             self._client.cutting = True
             self._finish("server_error", code)
             return
-        lines = retry_after(retry_s) + self._client.own_lines(self.ticket)
+        lines = retry_after(retry_s) + self._client.own_lines(self.ticket, self.notes)
         self.outlet.begin(refusal(status, code, message, lines, param), status, False, True, b"")
         self._finish(account or ("client_error" if status < 500 else "server_error"), code)
 

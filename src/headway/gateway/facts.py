@@ -2,7 +2,7 @@
 
 import msgspec
 
-from headway.wire.answers import Usage
+from headway.wire.shapes import Usage
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):

@@ -4,18 +4,17 @@ The client's body is collected because the brain must see it before it can route
 Chunk extensions and trailers are checked and dropped. What is left over behind the end is given back, never guessed at.
 """
 
-import enum
 import re
 from collections.abc import Callable
-from typing import cast
+from typing import Final
 
 import httptools
 
 from headway.gateway.head import TOKEN, VALUE
 
-MAX_CHUNK_LINE = 1024  # a size and its extensions; both llhttp and haproxy take far less in practice
-MAX_TRAILER_BYTES = 8 * 1024
-MAX_EMPTY_BYTES = 16 * 1024  # framing bytes in a row that carry no data: a flood of extensions or zeros
+MAX_CHUNK_LINE: Final = 1024  # a size and its extensions; both llhttp and haproxy take far less in practice
+MAX_TRAILER_BYTES: Final = 8 * 1024
+MAX_EMPTY_BYTES: Final = 16 * 1024  # framing bytes in a row that carry no data: a flood of extensions or zeros
 
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,8})(?:;" + VALUE + rb")?")
 _TRAILER = re.compile(TOKEN + rb":" + VALUE)
@@ -47,18 +46,17 @@ class FixedBody:
         self._data[start:end] = data if end - start == len(data) else data[: end - start]
         return None if end < self._length else data[end - start :]
 
-    def take(self) -> bytes:
-        """The whole body; it is not kept here, nor changed any more, so that it may pass for bytes uncopied."""
+    def take(self) -> bytearray:
+        """The whole body; it is not kept here, nor changed any more."""
         data, self._data = self._data, bytearray()
-        return cast(bytes, data)
+        return data
 
 
-class _Phase(enum.Enum):
-    SIZE = enum.auto()
-    DATA = enum.auto()
-    DATA_END = enum.auto()
-    TRAILER = enum.auto()
-    END = enum.auto()
+SIZE: Final = 0
+DATA: Final = 1
+DATA_END: Final = 2
+TRAILER: Final = 3
+END: Final = 4
 
 
 class ChunkedBody:
@@ -68,7 +66,7 @@ class ChunkedBody:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._phase = _Phase.SIZE
+        self._phase = SIZE
         self._missing = 0
         self._held = b""
         self._trailer_bytes = 0
@@ -80,17 +78,17 @@ class ChunkedBody:
         if self._held:
             data, self._held = self._held + data, b""
         at = 0
-        while self._phase is not _Phase.END:
-            step = self._payload(data, at) if self._phase is _Phase.DATA else self._line(data, at)
+        while self._phase is not END:
+            step = self._payload(data, at) if self._phase is DATA else self._line(data, at)
             if step is None:
                 return None
             at = step
         return data[at:]
 
-    def take(self) -> bytes:
-        """The whole body; it is not kept here, nor changed any more, so that it may pass for bytes uncopied."""
+    def take(self) -> bytearray:
+        """The whole body; it is not kept here, nor changed any more."""
         data, self._data = self._data, bytearray()
-        return cast(bytes, data)
+        return data
 
     def _payload(self, data: bytes, at: int) -> int | None:
         piece = data[at : at + self._missing]
@@ -98,7 +96,7 @@ class ChunkedBody:
         self._missing -= len(piece)
         if self._missing:
             return None
-        self._phase = _Phase.DATA_END
+        self._phase = DATA_END
         return at + len(piece)
 
     def _line(self, data: bytes, at: int) -> int | None:
@@ -108,16 +106,16 @@ class ChunkedBody:
             rest = data[at:]
             if len(rest) >= MAX_CHUNK_LINE or b"\n" in rest or b"\r" in rest[:-1]:
                 raise BadFraming("a line of the chunked framing is malformed")
-            if self._phase is _Phase.DATA_END and rest not in (b"", b"\r"):
+            if self._phase is DATA_END and rest not in (b"", b"\r"):
                 raise BadFraming("chunk data is not followed by a line end")
             self._held = rest
             return None
-        if self._phase is _Phase.SIZE:
+        if self._phase is SIZE:
             self._size(data[at:end])
-        elif self._phase is _Phase.DATA_END:
+        elif self._phase is DATA_END:
             if end != at:
                 raise BadFraming("chunk data is not followed by a line end")
-            self._phase = _Phase.SIZE
+            self._phase = SIZE
         else:
             self._trailer(data[at:end])
         return end + 2
@@ -130,11 +128,11 @@ class ChunkedBody:
         self.received += self._missing
         if self.received > self._limit:
             raise TooLarge
-        self._phase = _Phase.DATA if self._missing else _Phase.TRAILER
+        self._phase = DATA if self._missing else TRAILER
 
     def _trailer(self, line: bytes) -> None:
         if not line:
-            self._phase = _Phase.END
+            self._phase = END
             return
         self._trailer_bytes += len(line)
         if _TRAILER.fullmatch(line) is None or self._trailer_bytes > MAX_TRAILER_BYTES:
@@ -149,10 +147,19 @@ class _Collector:
         self.on_body: Callable[[bytes], None] = self.pieces.append
         self.messages = 0
         self.ours = -1
+        self.within = False  # a chunk
 
     def on_message_begin(self) -> None:
         """The synthetic head begins the first message; any other is surplus."""
         self.messages += 1
+
+    def on_chunk_header(self) -> None:
+        """The size of a chunk was read."""
+        self.within = True
+
+    def on_chunk_complete(self) -> None:
+        """Its data was read, and the line end behind it."""
+        self.within = False
 
     def on_message_complete(self) -> None:
         """The last chunk and its trailers were read. What comes behind is not part of this body."""
@@ -160,21 +167,45 @@ class _Collector:
             self.ours = len(self.pieces)
 
 
-class EngineChunks:
-    """An engine's chunked body, checked by llhttp: data goes in as received, payload comes out."""
+_SIZES: Final = {spelt % size: size for size in range(1, 2048) for spelt in (b"%x", b"%X")}
+"""Sizes of chunks that carry one event, as engines spell them."""
 
-    __slots__ = ("_collector", "_empty_bytes", "_feed", "complete", "surplus")
+
+class EngineChunks:
+    """An engine's chunked body, checked by llhttp: data goes in as received, payload comes out.
+
+    Whole chunks of a usual size, one event each, are all that comes most of the time. They are recognised here, and
+    llhttp, which stands between two chunks then, need not see them.
+    """
+
+    __slots__ = ("_between", "_collector", "_empty_bytes", "_feed", "complete", "surplus")
 
     def __init__(self) -> None:
         self._collector = _Collector()
         self._feed = httptools.HttpResponseParser(self._collector).feed_data
         self._feed(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         self._empty_bytes = 0
+        self._between = True
         self.complete = False
         self.surplus = False
 
     def feed(self, data: bytes) -> bytes:
         """The payload in these bytes. Raises BadFraming. Sets `complete` at the end, `surplus` if bytes follow it."""
+        if self._between:
+            start = data.find(b"\r\n", 1, 6) + 2
+            size = _SIZES.get(data[: start - 2], 0) if start > 2 else 0
+            if size:
+                end = start + size
+                if len(data) == end + 2 and data.endswith(b"\r\n"):
+                    self._empty_bytes = 0
+                    return data[start:end]
+                payload = _whole_chunks(data)
+                if payload:
+                    self._empty_bytes = 0
+                    return payload
+        return self._parse(data)
+
+    def _parse(self, data: bytes) -> bytes:
         collector = self._collector
         try:
             self._feed(data)
@@ -182,9 +213,11 @@ class EngineChunks:
             if collector.ours < 0:
                 raise BadFraming(str(error)) from None
             self.surplus = True
+        self._between = not collector.within and data.endswith(b"\r\n")
         pieces = collector.pieces
         if collector.ours >= 0:
             self.complete = True
+            self._between = False
             self.surplus = self.surplus or collector.messages > 1
             del pieces[collector.ours :]
         payload = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -196,3 +229,17 @@ class EngineChunks:
         if self._empty_bytes > MAX_EMPTY_BYTES:
             raise BadFraming("chunked framing without data")
         return payload
+
+
+def _whole_chunks(data: bytes) -> bytes:
+    """The payload, if these are whole chunks of usual sizes and nothing else; empty if not."""
+    pieces: list[bytes] = []
+    at, length = 0, len(data)
+    while at < length:
+        start = data.find(b"\r\n", at + 1, at + 6) + 2
+        size = _SIZES.get(data[at : start - 2], 0) if start > at + 2 else 0
+        at = start + size + 2
+        if not size or at > length or data[at - 2 : at] != b"\r\n":
+            return b""
+        pieces.append(data[start : at - 2])
+    return b"".join(pieces)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from headway.core.commands import Command
 from headway.core.events import Event, ReplicasChanged
@@ -92,7 +93,7 @@ class Gateway:
         port = config.port
         for host in config.host.split(","):
             server = await loop.create_server(
-                lambda: ClientConnection(self._plane),
+                lambda: cast(asyncio.BaseProtocol, ClientConnection(self._plane)),
                 host.strip(),
                 port,
                 ssl=config.server_tls,

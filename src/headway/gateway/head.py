@@ -66,13 +66,18 @@ class Refusal:
 class _Repeatable:
     """A head that may come again on the same connection, with other digits in its length."""
 
-    __slots__ = ("_before", "_behind")
+    __slots__ = ("_before", "_behind", "_latest", "_length")
 
     def __init__(self) -> None:
         self._before = self._behind = b""
+        self._latest = b""  # the whole of it, as it came last
+        self._length = 0
 
     def again(self, data: bytes) -> tuple[int, int]:
         """(length, end of the head) if `data` begins with this head again, as it was remembered; else an end of 0."""
+        latest = self._latest
+        if latest and data.startswith(latest):
+            return self._length, len(latest)
         before = self._before
         if not before or not data.startswith(before):
             return 0, 0
@@ -81,11 +86,14 @@ class _Repeatable:
         digits = data[start:end]
         if end < 0 or not digits.isdigit() or not data.startswith(self._behind, end):
             return 0, 0
-        return int(digits), end + len(self._behind)
+        end += len(self._behind)
+        self._latest = data[:end]
+        self._length = int(digits)
+        return self._length, end
 
     def known_as(self, before: bytes, behind: bytes) -> None:
         """What it consists of, but for the digits. Nothing: it is no longer remembered."""
-        self._before, self._behind = before, behind
+        self._before, self._behind, self._latest = before, behind, b""
 
 
 class RequestHead(_Repeatable):

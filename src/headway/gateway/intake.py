@@ -5,7 +5,7 @@ from headway.core.request import RequestInfo
 from headway.gateway.notes import Notes
 from headway.wire import openai
 from headway.wire.body import Body, BodyError
-from headway.wire.splice import Edit, Piece, pieces
+from headway.wire.splice import Edit, Octets, Piece, pieces
 
 
 def request_info(parsed: Body, notes: Notes, request: RequestId, at: float) -> RequestInfo:
@@ -31,7 +31,7 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, at: float) -> R
     )
 
 
-def payload(body: bytes, parsed: Body, model: str, notes: Notes, with_usage: bool) -> list[Piece] | BodyError:
+def payload(body: Octets, parsed: Body, model: str, notes: Notes, with_usage: bool) -> list[Piece] | BodyError:
     """The bytes for an engine: the client's, but for the model's name and the usage option where they must differ. In
     pieces, so that a large body is not held twice while a slow engine takes it."""
     edits: list[Edit] = []

@@ -1,8 +1,10 @@
 """The client's side of one response: whatever framing it has there, and nothing about what the bytes mean."""
 
 import asyncio
+from typing import Final
 
-LAST_CHUNK = b"0\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+_SIZE_LINES: Final = [b"%x\r\n" % size for size in range(2048)]
 
 
 class Outlet:
@@ -39,7 +41,9 @@ class Outlet:
         self.body_sent = True
         self.sent_bytes += len(data)
         if self._chunked:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            size = len(data)
+            line = _SIZE_LINES[size] if size < 2048 else b"%x\r\n" % size
+            self._transport.write(b"%b%b\r\n" % (line, data))
         else:
             self._transport.write(data)
 

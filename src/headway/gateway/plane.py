@@ -1,4 +1,4 @@
-"""What all connections of one gateway share, and the record that each request leaves behind."""
+"""What all connections of one gateway share."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
-from headway.core.ids import ReplicaId, RequestId
+from headway.core.ids import RequestId
 from headway.gateway.config import GatewayConfig
 from headway.gateway.driver import Driver
 from headway.gateway.head import HeadReader, RequestHead
@@ -26,35 +26,6 @@ if TYPE_CHECKING:
 
 ENOUGH_REPORTS = 32
 """Usage reports after which a model's bytes-per-token ratio counts as known (inject_usage: learn)."""
-
-
-class Ticket:
-    """What will be booked about one request. Filled in along the way, booked once."""
-
-    __slots__ = (
-        "asked_at", "attempts", "bytes_in", "cached_tokens", "first_token_at", "model", "notes", "output_tokens",
-        "prompt_tokens", "queued_s", "replica", "request_id", "started_at", "stream",
-    )  # fmt: skip
-
-    def __init__(self, request_id: RequestId, notes: Notes) -> None:
-        self.request_id = request_id
-        self.notes = notes
-        self.started_at = self.asked_at = now()
-        self.queued_s = 0.0
-        self.model = "other"
-        self.replica = ""
-        self.attempts = 0
-        self.first_token_at: float | None = None
-        self.stream = False
-        self.bytes_in = 0
-        self.prompt_tokens = self.cached_tokens = self.output_tokens = 0
-
-    def attempted(self, replica: ReplicaId) -> None:
-        """A replica is tried."""
-        if not self.attempts:
-            self.queued_s = now() - self.asked_at
-        self.attempts += 1
-        self.replica = replica
 
 
 class Plane:
@@ -119,32 +90,12 @@ class Plane:
         self.models = frozenset(name for spec in specs.values() for name in (spec.serves or (spec.model,)) if name)
         self.model_list.set_replicas(specs)
 
-    def book(self, ticket: Ticket, account: Account, status: int, code: str = "", bytes_out: int = 0) -> None:
+    def open(self, notes: Notes) -> Access:
+        """A request began."""
+        self.telemetry.started()
+        return Access(self.mint(), notes.method, notes.template, notes.client_request_id, now())
+
+    def book(self, access: Access, account: Account, status: int, code: str = "", bytes_out: int = 0) -> None:
         """The request is over."""
-        at = now()
-        notes, first = ticket.notes, ticket.first_token_at
-        self.telemetry.access(
-            Access(
-                time.time(),
-                ticket.request_id,
-                notes.method,
-                notes.template,
-                status,
-                account,
-                ticket.model,
-                notes.client_request_id,
-                "",  # tenant
-                code,
-                ticket.replica,
-                ticket.attempts,
-                ticket.queued_s,
-                None if first is None else first - ticket.started_at,
-                at - ticket.started_at,
-                ticket.prompt_tokens,
-                ticket.cached_tokens,
-                ticket.output_tokens,
-                ticket.bytes_in,
-                bytes_out,
-                ticket.stream,
-            )
-        )
+        access.ended(time.time(), now(), account, status, code, bytes_out)
+        self.telemetry.access(access)

@@ -8,8 +8,7 @@ half-close are rare, and engines must not generate for one that left.
 """
 
 import asyncio
-import enum
-from typing import Any
+from typing import Any, Final
 
 from headway.gateway import local
 from headway.gateway.exchange import FAR, Exchange
@@ -17,15 +16,16 @@ from headway.gateway.framing import BadFraming, ChunkedBody, FixedBody, TooLarge
 from headway.gateway.head import Refusal, RequestHead
 from headway.gateway.headers import forwarded_lines
 from headway.gateway.notes import Notes
-from headway.gateway.plane import Plane, Ticket
+from headway.gateway.plane import Plane
 from headway.gateway.replies import CONTINUE, connection_line, refusal, retry_after, without_body
 from headway.runtime.clock import now
-from headway.telemetry.access import Account
+from headway.telemetry.access import Access, Account
+from headway.wire.splice import Octets
 
-MAX_AHEAD_BYTES = 64 * 1024  # of pipelined requests; above it the socket is not read, and a FIN not seen
-MAX_IGNORED_BODY_BYTES = 64 * 1024  # a refused request's body up to here is read, and the connection kept
-LAST_CALL_S = 1.0  # how long a drain waits for the first request of a fresh connection
-LINGER_S = 2.0  # how long a refused sender may go on before the connection is reset under it
+MAX_AHEAD_BYTES: Final = 64 * 1024  # of pipelined requests; above it the socket is not read, and a FIN not seen
+MAX_IGNORED_BODY_BYTES: Final = 64 * 1024  # a refused request's body up to here is read, and the connection kept
+LAST_CALL_S: Final = 1.0  # how long a drain waits for the first request of a fresh connection
+LINGER_S: Final = 2.0  # how long a refused sender may go on before the connection is reset under it
 
 TARGET_TOO_LONG = Refusal(414, "uri_too_long", "The request target is too long.")
 HEAD_TOO_LARGE = Refusal(431, "head_too_large", "The request head is too large.")
@@ -37,21 +37,18 @@ ODD_EXPECTATION = Refusal(417, "expectation_failed", "Only 100-continue is under
 TOO_MANY_BODIES = Refusal(503, "overloaded", "Too many request bodies are being held.")
 
 
-class Phase(enum.Enum):
-    """What the connection is doing."""
-
-    HEAD = "head"  # waiting for a request, or within its head
-    BODY = "body"
-    BUSY = "busy"  # a response is owed
-    LINGER = "linger"  # our last response is written; what still comes is thrown away
-    CLOSED = "closed"
+HEAD: Final = 0  # waiting for a request, or within its head
+BODY: Final = 1
+BUSY: Final = 2  # a response is owed
+LINGER: Final = 3  # our last response is written; what still comes is thrown away
+CLOSED: Final = 4
+PHASES: Final = ("head", "body", "busy", "linger", "closed")
 
 
-HEAD, BODY, BUSY, LINGER, CLOSED = Phase  # by the class it takes 0.1 us to get at a member
+class ClientConnection:
+    """One client: an asyncio.Protocol in all but name, as compiled classes inherit from their own kind only.
 
-
-class ClientConnection(asyncio.Protocol):
-    """One client. `forwarded` are the X-Forwarded lines of its requests; `cutting`: no clean end may follow."""
+    `forwarded` are the X-Forwarded lines of its requests; `cutting`: no clean end may follow."""
 
     __slots__ = (
         "_body", "_body_since", "_exchange", "_head", "_inbox", "_last", "_paused_at", "_phase", "_plane", "_reserved",
@@ -68,7 +65,7 @@ class ClientConnection(asyncio.Protocol):
         self._scanned = 0
         self._head: RequestHead | None = None
         self._last: RequestHead | None = None
-        self._ticket: Ticket | None = None
+        self._ticket: Access | None = None
         self._body: FixedBody | ChunkedBody | None = None
         self._body_since = 0.0
         self._exchange: Exchange | None = None
@@ -83,7 +80,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = FAR
 
     def __repr__(self) -> str:
-        return f"<ClientConnection {self._phase.value}, {self._served} served>"
+        return f"<ClientConnection {PHASES[self._phase]}, {self._served} served>"
 
     # Called by the event loop.
 
@@ -104,13 +101,13 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes of a request."""
-        if self._phase is HEAD:
+        if self._phase == HEAD:
             self._inbox = self._inbox + data if self._inbox else data
             self._turn()
-        elif self._phase is BODY:
+        elif self._phase == BODY:
             self._collect(data)
             self._turn()
-        elif self._phase is BUSY:
+        elif self._phase == BUSY:
             self._inbox += data
             if len(self._inbox) > MAX_AHEAD_BYTES:
                 self._reading(False)
@@ -146,18 +143,18 @@ class ClientConnection(asyncio.Protocol):
 
     def expired(self, at: float) -> None:
         """The deadline passed."""
-        if self._phase is BUSY and self._exchange is not None:
+        if self._phase == BUSY and self._exchange is not None:
             if not self.paused:
                 self._exchange.expired(at)
             elif at - self._paused_at < self._plane.config.timeouts.idle_s:
                 self.deadline = self._paused_at + self._plane.config.timeouts.idle_s
             else:
                 self.transport.abort()  # it did not read for as long as we would wait for an engine
-        elif self._phase is BODY:
+        elif self._phase == BODY:
             self._slow_body(at)
-        elif self._phase is HEAD and self._inbox:
+        elif self._phase == HEAD and self._inbox:
             self._refuse(HEAD_TOO_SLOW)
-        elif self._phase is HEAD:
+        elif self._phase == HEAD:
             self._close()
         else:
             self.deadline = FAR
@@ -167,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
         """No further request on this connection; close it now if it is idle, soon if its first request may be on its
         way."""
         self.keep_alive = False
-        if self._phase is not HEAD or self._inbox:
+        if self._phase != HEAD or self._inbox:
             return
         if self._served:
             self._close()
@@ -179,24 +176,23 @@ class ClientConnection(asyncio.Protocol):
         self.keep_alive = False
         if self._exchange is not None:
             self._exchange.shut_down()
-        if self._phase is not LINGER:
+        if self._phase != LINGER:
             self._close()
 
     # Called by the exchange.
 
-    def own_lines(self, ticket: Ticket) -> bytes:
+    def own_lines(self, ticket: Access, notes: Notes) -> bytes:
         """The header lines of ours that every response carries."""
-        notes = ticket.notes
         if self._plane.draining:
             self.keep_alive = False
         line = b"" if self.keep_alive and notes.minor else connection_line(notes.minor, self.keep_alive)
-        shown = notes.client_request_id or ticket.request_id
+        shown = ticket.client_request_id or ticket.request_id
         return b"\r\nx-request-id: %b%b%b" % (shown.encode(), line, notes.cors)
 
     def exchange_ended(self) -> None:
         """The response is over: cut the connection, close it, or go on to the next request."""
         self._exchange = None
-        if self._phase is not BUSY:
+        if self._phase != BUSY:
             return
         if self.cutting:
             self._close()
@@ -211,7 +207,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._turning = True
         try:
-            while self._inbox and self._phase is HEAD and not self.paused and self._read_head():
+            while self._inbox and self._phase == HEAD and not self.paused and self._read_head():
                 pass
         finally:
             self._turning = False
@@ -262,9 +258,8 @@ class ClientConnection(asyncio.Protocol):
         plane = self._plane
         notes: Notes = head.notes or plane.note(head)
         self._head = head
-        self._ticket = Ticket(plane.mint(), notes)
+        self._ticket = plane.open(notes)
         self.keep_alive = head.keep_alive
-        plane.telemetry.started()
         limits = plane.limits
         if length > limits.max_body_bytes:
             self._refuse(BODY_TOO_LARGE)
@@ -338,7 +333,7 @@ class ClientConnection(asyncio.Protocol):
 
     # Answering it.
 
-    def _begin(self, body: bytes) -> None:
+    def _begin(self, body: Octets) -> None:
         """The request is complete."""
         self._phase = BUSY
         self.deadline = FAR
@@ -354,7 +349,7 @@ class ClientConnection(asyncio.Protocol):
             exchange.begin()
             return
         self._release_body()
-        status, response, code = local.answer(self._plane, head, notes, self.own_lines(ticket))
+        status, response, code = local.answer(self._plane, head, notes, self.own_lines(ticket, notes))
         self.transport.write(without_body(response) if head.method == "HEAD" else response)
         account: Account = "ok" if status < 400 else "client_error" if status < 500 else "server_error"
         self._plane.book(ticket, account, status, code, len(response))
@@ -363,14 +358,15 @@ class ClientConnection(asyncio.Protocol):
     def _refuse(self, why: Refusal) -> None:
         """Answer a request that was not read to its end, and close: what follows cannot be told apart."""
         plane = self._plane
-        ticket = self._ticket
+        ticket, notes = self._ticket, plane.unread
         if ticket is None:
-            ticket = Ticket(plane.mint(), plane.unread)
-            plane.telemetry.started()
+            ticket = plane.open(notes)
+        elif self._head is not None:
+            notes = self._head.notes
         self.keep_alive = False
-        lines = self.own_lines(ticket) + (retry_after(1.0) if why.status == 503 else b"")
+        lines = self.own_lines(ticket, notes) + (retry_after(1.0) if why.status == 503 else b"")
         response = refusal(why.status, why.code, why.message, lines)
-        self.transport.write(without_body(response) if ticket.notes.method == "HEAD" else response)
+        self.transport.write(without_body(response) if notes.method == "HEAD" else response)
         account: Account = "shed" if why.status == 503 else "client_error"
         self._ticket = self._head = self._body = None
         self._inbox = b""
@@ -424,7 +420,7 @@ class ClientConnection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.client_gone()
-        elif phase is BODY and self._ticket is not None:
+        elif phase == BODY and self._ticket is not None:
             self._plane.book(self._ticket, "client_closed", 499, "client_closed")
         self._release_body()
         self._inbox = b""

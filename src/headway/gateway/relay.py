@@ -6,20 +6,21 @@ drains says "abort" inside a 200), a stream until its first content, but never l
 A relay never talks to the brain or the client itself: `Exchange` does both.
 """
 
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from headway.core.outcome import OutcomeKind
 from headway.gateway.facts import NO_FACTS, Facts
 from headway.gateway.head import ResponseHead
 from headway.gateway.outlet import Outlet
-from headway.wire.answers import Answer, answer_of
+from headway.wire.answers import answer_of
 from headway.wire.errors import sse_error
+from headway.wire.shapes import Answer
 from headway.wire.sse import Scanner, UsageStripper
 
-MAX_HELD_ANSWER_BYTES = 1024 * 1024
-MAX_HELD_ERROR_BYTES = 64 * 1024
-MAX_HELD_STREAM_BYTES = 16 * 1024
-MAX_HELD_LINE_BYTES = 64 * 1024
+MAX_HELD_ANSWER_BYTES: Final = 1024 * 1024
+MAX_HELD_ERROR_BYTES: Final = 64 * 1024
+MAX_HELD_STREAM_BYTES: Final = 16 * 1024
+MAX_HELD_LINE_BYTES: Final = 64 * 1024
 RETRYABLE_STATUS = frozenset((429, 500, 502, 503, 504))
 """Refusals worth a try elsewhere. 500 too: a vLLM that shuts down gives it to new requests while its health is 200, and
 to those it was working on when its engine process dies."""
@@ -30,7 +31,7 @@ NOT_OFFERED = 501
 TIMEOUTS = frozenset((OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT, OutcomeKind.CONNECT_TIMEOUT))
 
 
-OK = OutcomeKind.OK
+OK: Final = OutcomeKind.OK
 
 
 class Boss(Protocol):
@@ -93,15 +94,15 @@ class PlainRelay:
 
     def __init__(self, boss: Boss, head: ResponseHead, length: int) -> None:
         self.boss = boss
+        self.outlet = boss.outlet
         self.head = head
         self.length = length
         self.complete = False
 
     def feed(self, data: bytes) -> None:
         """Payload arrived."""
-        outlet = self.boss.outlet
-        if outlet.begun:
-            outlet.write(data)
+        if self.outlet.begun:
+            self.outlet.write(data)
         else:
             self.boss.commit(data)
 
@@ -112,14 +113,14 @@ class PlainRelay:
 
     def lost(self, kind: OutcomeKind, detail: str) -> None:
         """The response will not be completed."""
-        if self.boss.outlet.begun:
+        if self.outlet.begun:
             self.boss.broken(kind, detail)
         else:
             self.boss.failed(kind, detail)
 
     def soon(self) -> None:
         """A moment has passed since the head: let it go."""
-        if not self.boss.outlet.begun:
+        if not self.outlet.begun:
             self.boss.commit(b"")
 
     def go_on(self) -> None:
@@ -227,15 +228,15 @@ class AnswerRelay(_Holding):
 
     def feed(self, data: bytes) -> None:
         """Payload arrived."""
-        if self.boss.outlet.begun:
-            self.boss.outlet.write(data)
+        if self.outlet.begun:
+            self.outlet.write(data)
         elif not self._hold(data):
             self.boss.commit(self._take())
 
     def end(self) -> None:
         """The answer is complete: read how it ended."""
         self.complete = True
-        if self.boss.outlet.begun:
+        if self.outlet.begun:
             self.boss.complete(OK)
             return
         body = self._take()
@@ -292,7 +293,7 @@ class StreamRelay(_Holding):
         if self._stripper is not None:
             data = self._stripper.feed(data)
         if data:
-            self.boss.outlet.write(data)
+            self.outlet.write(data)
         if not self.boss.advanced:
             self.boss.advance()
 
@@ -305,14 +306,14 @@ class StreamRelay(_Holding):
             self.lost(OutcomeKind.TRUNCATED, "the stream ended without a sign of its end")
             return
         self.complete = True
-        if scanner.empty and not self._content and not self.boss.outlet.body_sent:
+        if scanner.empty and not self._content and not self.outlet.body_sent:
             self.boss.failed(OutcomeKind.TRUNCATED, "the stream ended before any event")
             return
         self._close()
 
     def lost(self, kind: OutcomeKind, detail: str) -> None:
         """The stream was cut."""
-        outlet = self.boss.outlet
+        outlet = self.outlet
         if not (outlet.body_sent or (outlet.begun and outlet.fixed)):
             self.boss.failed(kind, detail)
             return
@@ -357,7 +358,7 @@ class StreamRelay(_Holding):
         fits = self._hold(data)
         if scanner.aborted:
             self._aborted_early()
-        elif scanner.error is not None and not self.boss.outlet.body_sent:
+        elif scanner.error is not None and not self.outlet.body_sent:
             self._error_early(scanner.error, in_band_kind(scanner.error_status))
         elif scanner.first_content:
             self._content = True
@@ -376,7 +377,7 @@ class StreamRelay(_Holding):
             self.boss.failed(kind, error)
 
     def _aborted_early(self) -> None:
-        if self.boss.outlet.body_sent:
+        if self.outlet.body_sent:
             self._cut_at_abort(self._take())
         else:
             self.boss.failed(OutcomeKind.ENGINE_ABORT, "the engine aborted the request")
@@ -388,10 +389,10 @@ class StreamRelay(_Holding):
             data = self._whole_lines(data)
         if data and self._stripper is not None:
             data = self._stripper.feed(data)
-        if not self.boss.outlet.begun:
+        if not self.outlet.begun:
             self.boss.commit(data, reframe=self._stripper is not None)
         elif data:
-            self.boss.outlet.write(data)
+            self.outlet.write(data)
 
     def _cut_at_abort(self, data: bytes) -> None:
         """Pass on what precedes the abort (or the rest of its event, if that has begun to pass), then apologise."""
@@ -421,7 +422,7 @@ class StreamRelay(_Holding):
         if self._stripper is not None:
             tail = self._stripper.feed(tail) + self._stripper.end()
         if tail:
-            self.boss.outlet.write(tail)
+            self.outlet.write(tail)
         scanner = self._scanner
         self.boss.complete(OK if scanner.error is None else in_band_kind(scanner.error_status))
 

@@ -8,7 +8,7 @@ exception.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headway.core.ids import ReplicaId
 from headway.core.outcome import OutcomeKind
@@ -19,16 +19,19 @@ from headway.gateway.target import Target
 from headway.runtime.clock import now
 from headway.runtime.shortage import SHORTAGES
 from headway.runtime.tasks import TaskSet
-from headway.wire.splice import Piece
+from headway.wire.splice import Octets, Piece
 
-MAX_HEAD_BYTES = 64 * 1024
-MAX_JOINED_BYTES = 64 * 1024  # up to here a copy is cheaper than a second buffer for the kernel
-STALE_PASSES = (
-    10  # of the sweeper, a second when all is well. A connection that was closed while idle shows it at once,
-)
-# a later death is the request's. Not measured in time: a starved process reads late, and sweeps late
-MAX_INTERIM = 8  # 1xx responses before the real one; RFC 9110 allows any number, engines send none or one
-IDLE, HEAD, LENGTH, CHUNKED, CLOSE = range(5)
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_JOINED_BYTES: Final = 64 * 1024  # up to here a copy is cheaper than a second buffer for the kernel
+STALE_PASSES: Final = 10
+"""Of the sweeper: a second when all is well. A connection that was closed while idle shows it at once, a later death is
+the request's. Not measured in time: a starved process reads late, and sweeps late."""
+MAX_INTERIM: Final = 8  # 1xx responses before the real one; RFC 9110 allows any number, engines send none or one
+IDLE: Final = 0
+HEAD: Final = 1
+LENGTH: Final = 2
+CHUNKED: Final = 3
+CLOSE: Final = 4
 
 
 class Owner(Protocol):
@@ -53,8 +56,9 @@ class Owner(Protocol):
         ...
 
 
-class UpstreamConnection(asyncio.Protocol):
-    """One connection to an engine."""
+class UpstreamConnection:
+    """One connection to an engine: an asyncio.Protocol in all but name, as compiled classes inherit from their own kind
+    only."""
 
     __slots__ = (
         "_chunks",
@@ -95,16 +99,27 @@ class UpstreamConnection(asyncio.Protocol):
     def __repr__(self) -> str:
         return f"<UpstreamConnection to {self.target.spec.id}, {self.served} served>"
 
-    def send(self, owner: Owner, pieces: Sequence[Piece], body_bytes: int) -> None:
-        """Write a request, in pieces, and wait for its response on behalf of `owner`."""
+    def send(self, owner: Owner, head: bytes, body: Octets) -> None:
+        """Write a request, and wait for its response on behalf of `owner`."""
+        self._expect(owner)
+        if len(body) < MAX_JOINED_BYTES:
+            self.transport.write(head + body)
+        else:
+            self.transport.writelines((head, body))
+
+    def send_pieces(self, owner: Owner, head: bytes, pieces: Sequence[Piece]) -> None:
+        """The same for a body in pieces."""
+        self._expect(owner)
+        if sum(map(len, pieces)) < MAX_JOINED_BYTES:
+            self.transport.write(head + b"".join(pieces))
+        else:
+            self.transport.writelines((head, *pieces))
+
+    def _expect(self, owner: Owner) -> None:
         self.owner = owner
         self._mode = HEAD
         self._interim = 0
         self._sent_in = self._pool.sweeper.passes
-        if body_bytes < MAX_JOINED_BYTES:
-            self.transport.write(b"".join(pieces))
-        else:
-            self.transport.writelines(pieces)
 
     def drop(self) -> None:
         """Close at once, whatever is under way; the owner is not told."""
@@ -139,6 +154,16 @@ class UpstreamConnection(asyncio.Protocol):
             self._counted(owner, data)
         else:
             owner.body(data)
+
+    def eof_received(self) -> bool:
+        """asyncio: the engine will send no more; `connection_lost` follows."""
+        return False
+
+    def pause_writing(self) -> None:
+        """asyncio: the engine does not keep up. Its request is already whole, and held anyway."""
+
+    def resume_writing(self) -> None:
+        """asyncio: the engine caught up."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection is gone, by whomever."""
@@ -350,9 +375,10 @@ class Pool:
         failed: Callable[[OutcomeKind, str], None],
     ) -> None:
         loop = asyncio.get_running_loop()
+        make: Any = lambda: UpstreamConnection(self, target)  # noqa: E731 - what it makes is a protocol by its methods only
         try:
             _, connection = await loop.create_connection(
-                lambda: UpstreamConnection(self, target),
+                make,
                 target.host,
                 target.port,
                 ssl=target.ssl,

@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable
+from operator import attrgetter
 
 import msgspec
 
-from headway.telemetry.access import Access
+from headway.telemetry.access import LOGGED, Access
 from headway.telemetry.redact import Redactor
 
 COLOURS = {"ok": "\x1b[32m", "client_error": "\x1b[33m", "client_closed": "\x1b[33m"}
+_LOGGED = attrgetter(*LOGGED)
 PLAIN, RED = "\x1b[0m", "\x1b[31m"
 
 
@@ -29,7 +31,7 @@ class _Stamp:
 
 
 class AccessJson:
-    """Every field of `Access`, with an ISO time in UTC."""
+    """What is `LOGGED` of an `Access`, with an ISO time in UTC."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -37,10 +39,11 @@ class AccessJson:
         self._encode = msgspec.json.Encoder().encode
 
     def __call__(self, access: Access) -> str:
+        fields = dict(zip(LOGGED, _LOGGED(access), strict=True))
         if access.client_request_id:
-            access = _scrubbed(access, self._redactor)
+            fields["client_request_id"] = self._redactor.scrub(access.client_request_id)
         stamp = f"{self._stamp(access.at)}.{int(access.at % 1 * 1000):03d}Z"
-        return f'{{"timestamp":"{stamp}","level":"info","event":"access",{self._encode(access)[1:].decode()}'
+        return f'{{"timestamp":"{stamp}","level":"info","event":"access",{self._encode(fields)[1:].decode()}'
 
 
 class AccessText:
@@ -71,7 +74,3 @@ def _where(access: Access) -> str:
 def _numbers(access: Access) -> str:
     ttft = "" if access.ttft_s is None else f" ttft {access.ttft_s * 1e3:.0f} ms"
     return f"{ttft} {access.prompt_tokens}+{access.output_tokens} tokens" if access.attempts else ttft
-
-
-def _scrubbed(access: Access, redactor: Redactor) -> Access:
-    return msgspec.structs.replace(access, client_request_id=redactor.scrub(access.client_request_id))

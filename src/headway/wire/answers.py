@@ -9,82 +9,14 @@ import json
 import msgspec
 from msgspec import Raw
 
+from headway.wire.shapes import Answer, RawUsage, ReasonKind, Usage, WholeAnswer
+
 LIMIT_WORDS = frozenset({"length", "max_tokens", "max_output_tokens", "limit"})
 """Finish reasons that mean the token limit: OpenAI, Anthropic, Responses, llama.cpp."""
 
 
-class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens of one answer, as the engine reported them. `cached_tokens` are part of `prompt_tokens`."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """`usage` is None when none was reported. `hit_limit`: ended by the token limit; `aborted`: by the engine.
-    `malformed`: it is something, but no JSON, not even for readers that take NaN and Infinity."""
-
-    usage: Usage | None = None
-    aborted: bool = False
-    hit_limit: bool = False
-    malformed: bool = False
-
-
-class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-
-
-class RawUsage(msgspec.Struct, gc=False):
-    """`usage` objects of all APIs at once, and SGLang's `meta_info`."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    input_tokens_details: _Details | None = None
-    finish_reason: Raw = Raw(b"")
-
-    def usage(self) -> Usage:
-        """The same in one set of words. Anthropic counts cached tokens apart from `input_tokens`: added here."""
-        details = self.prompt_tokens_details or self.input_tokens_details
-        cached = (details.cached_tokens if details else None) or self.cached_tokens or 0
-        prompt = self.prompt_tokens if self.prompt_tokens is not None else self.input_tokens or 0
-        if self.cache_read_input_tokens:
-            cached = self.cache_read_input_tokens
-            prompt += cached
-        completion = self.completion_tokens if self.completion_tokens is not None else self.output_tokens or 0
-        return Usage(max(0, prompt), max(0, cached), max(0, completion))
-
-
-class _Choice(msgspec.Struct, gc=False):
-    finish_reason: str | None = None
-
-
-class _Incomplete(msgspec.Struct, gc=False):
-    reason: str | None = None
-
-
-class _Answer(msgspec.Struct, gc=False):
-    usage: RawUsage | None = None
-    choices: list[_Choice] | None = None
-    stop_reason: str | None = None
-    incomplete_details: _Incomplete | None = None
-    meta_info: RawUsage | None = None
-    tokens_evaluated: int | None = None
-    tokens_predicted: int | None = None
-    stop_type: str | None = None
-
-
-class _Kind(msgspec.Struct, gc=False):
-    type: str | None = None
-
-
-_ANSWER = msgspec.json.Decoder(_Answer)
-_REASON = msgspec.json.Decoder(str | _Kind | None)
+_ANSWER = msgspec.json.Decoder(WholeAnswer)
+_REASON = msgspec.json.Decoder(str | ReasonKind | None)
 
 
 def answer_of(body: bytes) -> Answer:
@@ -102,7 +34,19 @@ def answer_of(body: bytes) -> Answer:
         aborted = aborted or "abort" in reasons
         hit_limit = hit_limit or not LIMIT_WORDS.isdisjoint(reasons)
     usage = answer.usage
-    return Answer(_other_usage(answer) if usage is None else usage.usage(), aborted, hit_limit)
+    return Answer(_other_usage(answer) if usage is None else usage_of(usage), aborted, hit_limit)
+
+
+def usage_of(raw: RawUsage) -> Usage:
+    """The same in one set of words. Anthropic counts cached tokens apart from `input_tokens`: added here."""
+    details = raw.prompt_tokens_details or raw.input_tokens_details
+    cached = (details.cached_tokens if details is not None else None) or raw.cached_tokens or 0
+    prompt = raw.prompt_tokens if raw.prompt_tokens is not None else raw.input_tokens or 0
+    if raw.cache_read_input_tokens:
+        cached = raw.cache_read_input_tokens
+        prompt += cached
+    completion = raw.completion_tokens if raw.completion_tokens is not None else raw.output_tokens or 0
+    return Usage(max(0, prompt), max(0, cached), max(0, completion))
 
 
 def _is_json(body: bytes) -> bool:
@@ -121,18 +65,18 @@ def reason_of(raw: Raw) -> str:
         value = _REASON.decode(raw)
     except msgspec.DecodeError:
         return ""
-    return (value.type if isinstance(value, _Kind) else value) or ""
+    return (value.type if isinstance(value, ReasonKind) else value) or ""
 
 
-def _other_usage(answer: _Answer) -> Usage | None:
+def _other_usage(answer: WholeAnswer) -> Usage | None:
     if answer.meta_info is not None:
-        return answer.meta_info.usage()
+        return usage_of(answer.meta_info)
     if answer.tokens_predicted is None:
         return None
     return Usage(answer.tokens_evaluated or 0, 0, answer.tokens_predicted)
 
 
-def _other_reasons(answer: _Answer) -> set[str]:
+def _other_reasons(answer: WholeAnswer) -> set[str]:
     reasons = {answer.stop_reason or answer.stop_type or ""}
     if answer.incomplete_details is not None:
         reasons.add(answer.incomplete_details.reason or "")

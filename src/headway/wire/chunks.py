@@ -8,8 +8,20 @@ says nothing. Token ids, running counts and usage reports are believed over coun
 import msgspec
 from msgspec import Raw
 
-from headway.wire.answers import LIMIT_WORDS, RawUsage, Usage, reason_of
-from headway.wire.shapes import ABSENT, Choice, Chunk, Delta, Error, Message, Other, Response, Stop
+from headway.wire.answers import LIMIT_WORDS, reason_of, usage_of
+from headway.wire.shapes import (
+    ABSENT,
+    Choice,
+    Chunk,
+    Delta,
+    Error,
+    Message,
+    Other,
+    RawUsage,
+    Response,
+    Stop,
+    Usage,
+)
 
 NULL = b"null"
 
@@ -144,7 +156,7 @@ class Tally:
 
     def _report(self, report: RawUsage | None) -> None:
         if report is not None:
-            self._take(report.usage())
+            self._take(usage_of(report))
 
     def _take(self, usage: Usage) -> None:
         before = self.usage

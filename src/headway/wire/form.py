@@ -8,7 +8,7 @@ import re
 import xxhash
 
 from headway.wire.body import Body, BodyError, bad_model
-from headway.wire.splice import Edit
+from headway.wire.splice import Edit, Octets
 
 _BOUNDARY = re.compile(r'(?i)^multipart/form-data\s*;(?:.*;)?\s*boundary=(?:"([^"]{1,200})"|([^\s;"]{1,200}))')
 _NAME = re.compile(rb'(?i)^content-disposition:[^\r\n]*;\s*name=(?:"([^"\r\n]*)"|([^\s;"]+))', re.MULTILINE)
@@ -17,7 +17,7 @@ _MAX_HEAD = 4096
 _MAX_PARTS = 256
 
 
-def multipart(body: bytes, content_type: str) -> Body | BodyError:
+def multipart(body: Octets, content_type: str) -> Body | BodyError:
     """Read the whole body. `stream` is the field of that name; prompts inside sound cannot be measured here."""
     fields = _fields(body, content_type)
     if isinstance(fields, BodyError):
@@ -35,7 +35,7 @@ def multipart(body: bytes, content_type: str) -> Body | BodyError:
     return Body(model=model, stream=stream, form=True, fingerprint=xxhash.xxh3_64_intdigest(body))
 
 
-def model_edits(body: bytes, content_type: str, name: str) -> list[Edit] | BodyError:
+def model_edits(body: Octets, content_type: str, name: str) -> list[Edit] | BodyError:
     """The edit that replaces the model field's value; refused where `name` could break out of its part."""
     fields = _fields(body, content_type)
     if isinstance(fields, BodyError):
@@ -43,7 +43,7 @@ def model_edits(body: bytes, content_type: str, name: str) -> list[Edit] | BodyE
     return [(start, end, name.encode()) for field, start, end in fields if field == b"model"]
 
 
-def _fields(body: bytes, content_type: str) -> list[tuple[bytes, int, int]] | BodyError:
+def _fields(body: Octets, content_type: str) -> list[tuple[bytes, int, int]] | BodyError:
     """`(name, start, end)` of each part's content that is no file."""
     boundary = _BOUNDARY.match(content_type)
     if boundary is None:

@@ -15,6 +15,7 @@ keep the model routed and the model the engine sees the same:
 
 import codecs
 import re
+from typing import Final
 
 import msgspec
 import xxhash
@@ -28,32 +29,29 @@ from headway.wire.form import multipart
 from headway.wire.media import measure
 from headway.wire.shapes import Named, StreamOptions
 from headway.wire.spans import TooManyKeys, top_level
-from headway.wire.splice import Edit, splice
+from headway.wire.splice import Edit, Octets, splice
 
 __all__ = ["Body", "BodyError", "Edit", "model_edits", "multipart", "scan", "splice"]
 
-MAX_SESSION_BYTES = 256
+MAX_SESSION_BYTES: Final = 256
 """Longer session keys are replaced by their hash: they are kept in tables."""
 
-UTF8_PIECE_BYTES = 16 * 1024
+UTF8_PIECE_BYTES: Final = 16 * 1024
 """Small enough for the nearest cache, as text four bytes wide."""
 
-_DECODERS: dict[str, msgspec.json.Decoder[AnyFields]] = {
+_DECODERS: Final[dict[str, msgspec.json.Decoder[AnyFields]]] = {
     path: msgspec.json.Decoder(kind) for path, kind in PATHS.items()
 }
-_OTHER: msgspec.json.Decoder[AnyFields] = msgspec.json.Decoder(Fields)
+_OTHER: Final[msgspec.json.Decoder[AnyFields]] = msgspec.json.Decoder(Fields)
 _WHERE = re.compile(r"`\$\.(\w+)")
-_ZERO = frozenset({b"null", b"0", b"0.0"})
-_UNSET = frozenset({b"null", b"false", b"[]", b"{}", b'""', b'"none"', b'{"type":"text"}'})
+_ZERO: Final = frozenset({b"null", b"0", b"0.0"})
+_UNSET: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""', b'"none"', b'{"type":"text"}'})
+
+_STREAM_OPTIONS: Final = msgspec.json.Decoder(StreamOptions | None)
+_SESSION: Final = msgspec.json.Decoder(str | Named | None)
 
 
-_STREAM_OPTIONS = msgspec.json.Decoder(StreamOptions | None)
-
-
-_SESSION = msgspec.json.Decoder(str | Named | None)
-
-
-def scan(body: bytes, path: str, block_bytes: int = 512) -> Body | BodyError:
+def scan(body: Octets, path: str, block_bytes: int = 512) -> Body | BodyError:
     """Read a JSON body sent to `path` (no query, no replica prefix). Takes about 6 us for 2 kB, 2 ms for 1 MB."""
     try:
         fields = _DECODERS.get(path, _OTHER).decode(body)
@@ -69,7 +67,7 @@ def scan(body: bytes, path: str, block_bytes: int = 512) -> Body | BodyError:
     return _body(body, fields, block_bytes)
 
 
-def model_edits(body: bytes, info: Body, name: str, content_type: str = "") -> list[Edit] | BodyError:
+def model_edits(body: Octets, info: Body, name: str, content_type: str = "") -> list[Edit] | BodyError:
     """Edits that make the engine see `name` as the model: every top-level `model`, should it be there twice.
 
     Costs a second look at the body: call it only when the name differs from `info.model`. `content_type` is needed for
@@ -85,7 +83,7 @@ def model_edits(body: bytes, info: Body, name: str, content_type: str = "") -> l
     return [(start, end, value) for key, start, end in spans if key == "model"]
 
 
-def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
+def _body(body: Octets, fields: AnyFields, block_bytes: int) -> Body:
     seldom = SELDOM[type(fields)](astuple(fields))
     plain = seldom.count(ABSENT) == len(seldom)
     model = fields.model or ""
@@ -119,7 +117,7 @@ def _body(body: bytes, fields: AnyFields, block_bytes: int) -> Body:
     )
 
 
-def _check_utf8(body: bytes) -> None:
+def _check_utf8(body: Octets) -> None:
     """Raises UnicodeDecodeError. In pieces, because making one string of megabytes takes twice as long."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
@@ -146,7 +144,7 @@ def _present(raws: tuple[Raw, ...]) -> tuple[Raw, ...]:
     return tuple(raw for raw in raws if raw is not ABSENT)
 
 
-def _usage(body: bytes, fields: AnyFields) -> tuple[bool | None, Edit | None]:
+def _usage(body: Octets, fields: AnyFields) -> tuple[bool | None, Edit | None]:
     raw = fields.options()
     if raw is None:
         return None, None
@@ -162,7 +160,7 @@ def _usage(body: bytes, fields: AnyFields) -> tuple[bool | None, Edit | None]:
     return None, _options_edit(body)
 
 
-def _options_edit(body: bytes) -> Edit | None:
+def _options_edit(body: Octets) -> Edit | None:
     """Turn usage on inside stream options that are null or do not mention it, keeping what else they say."""
     try:
         start, end = next((start, end) for key, start, end in reversed(top_level(body)) if key == "stream_options")

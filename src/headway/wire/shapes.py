@@ -1,15 +1,73 @@
-"""What is read of the JSON of streamed events and of a few fields of requests: Structs that msgspec decodes into.
+"""What is read of the JSON of answers, of streamed events and of a few fields of requests: Structs that msgspec decodes
+into, and what answers come to.
 
-Only shapes live here; what they mean is the business of `chunks`, `sse` and `openai`. They are here because those are
-modules that `make fast` compiles, and a Struct in compiled code loses its options.
+Only shapes live here; what they mean is the business of `answers`, `chunks`, `sse` and `openai`. They are here because
+those are modules that `make fast` compiles, and a Struct in compiled code loses its options.
 """
 
 import msgspec
 from msgspec import Raw
 
-from headway.wire.answers import RawUsage
-
 ABSENT = Raw(b"")
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Tokens of one answer, as the engine reported them. `cached_tokens` are part of `prompt_tokens`."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """`usage` is None when none was reported. `hit_limit`: ended by the token limit; `aborted`: by the engine.
+    `malformed`: it is something, but no JSON, not even for readers that take NaN and Infinity."""
+
+    usage: Usage | None = None
+    aborted: bool = False
+    hit_limit: bool = False
+    malformed: bool = False
+
+
+class Details(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class RawUsage(msgspec.Struct, gc=False):
+    """`usage` objects of all APIs at once, and SGLang's `meta_info`."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    prompt_tokens_details: Details | None = None
+    input_tokens_details: Details | None = None
+    finish_reason: Raw = Raw(b"")
+
+
+class Finish(msgspec.Struct, gc=False):
+    finish_reason: str | None = None
+
+
+class Incomplete(msgspec.Struct, gc=False):
+    reason: str | None = None
+
+
+class WholeAnswer(msgspec.Struct, gc=False):
+    usage: RawUsage | None = None
+    choices: list[Finish] | None = None
+    stop_reason: str | None = None
+    incomplete_details: Incomplete | None = None
+    meta_info: RawUsage | None = None
+    tokens_evaluated: int | None = None
+    tokens_predicted: int | None = None
+    stop_type: str | None = None
+
+
+class ReasonKind(msgspec.Struct, gc=False):
+    type: str | None = None
 
 
 class Delta(msgspec.Struct, gc=False):

@@ -10,6 +10,8 @@ import re
 
 import msgspec
 
+from headway.wire.splice import Octets
+
 MAX_KEYS = 4_096
 """More top-level keys than this are not walked: no API has a hundredth of them."""
 
@@ -25,7 +27,7 @@ class TooManyKeys(ValueError):
     """The object has more than MAX_KEYS keys."""
 
 
-def top_level(body: bytes) -> list[tuple[str, int, int]]:
+def top_level(body: Octets) -> list[tuple[str, int, int]]:
     """`(key, start, end)` of each top-level value, in order. Raises TooManyKeys."""
     spans: list[tuple[str, int, int]] = []
     at = body.find(b"{")
@@ -39,12 +41,12 @@ def top_level(body: bytes) -> list[tuple[str, int, int]]:
     return spans
 
 
-def _scalar_end(body: bytes, start: int) -> int:
+def _scalar_end(body: Octets, start: int) -> int:
     scalar = _SCALAR.match(body, start)
     return scalar.end() if scalar else start
 
 
-def _nested_end(body: bytes, start: int) -> int:
+def _nested_end(body: Octets, start: int) -> int:
     """The end of an object or array; there is always something behind it, at least the bracket of the whole."""
     try:
         _VALUE.decode(memoryview(body)[start:])
@@ -57,6 +59,6 @@ def _nested_end(body: bytes, start: int) -> int:
     return len(body)
 
 
-def _skip_blanks(body: bytes, at: int) -> int:
+def _skip_blanks(body: Octets, at: int) -> int:
     blank = _BLANK.match(body, at)
     return blank.end() if blank else at

@@ -7,15 +7,18 @@ order and spacing stay what they were.
 from collections.abc import Sequence
 
 Edit = tuple[int, int, bytes]
-Piece = bytes | memoryview
+Octets = bytes | bytearray
+"""A body: large ones are collected in place, and never changed once they are whole."""
+
+Piece = bytes | bytearray | memoryview
 
 
-def splice(body: bytes, edits: Sequence[Edit]) -> bytes:
+def splice(body: Octets, edits: Sequence[Edit]) -> bytes:
     """`body` with `edits` applied, see `pieces`."""
     return b"".join(pieces(body, edits))
 
 
-def pieces(body: bytes, edits: Sequence[Edit]) -> list[Piece]:
+def pieces(body: Octets, edits: Sequence[Edit]) -> list[Piece]:
     """What `body` with `edits` applied consists of, without a copy of it. Offsets refer to the original; edits must not
     overlap, in any order.
 
