@@ -368,4 +368,4 @@ class Brain:
     def _moved(self, replica: Replica, at: float, out: list[Command]) -> None:
         """A replica became (un)usable."""
         self._fleet.touch(replica)
-        self._holding.release(self._scheduler.pools_of(replica.spec.id), at, out, replica.spec.id)
+        self._holding.release(self._scheduler.pools_of(replica.spec.id), at, out)

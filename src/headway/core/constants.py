@@ -177,6 +177,7 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     `max_queued`, `queue_timeout_s`: bounds of each model's queue; SDKs give up after minutes, people much earlier.
     `bypass_max`: times a head that does not fit may be overtaken. `late_bypass`: times the first of those who missed
     their objective is overtaken before it goes first. `scan`: how far behind the head one looks for somebody who fits.
+    `turns`: of those who wait for their favourite's turn, how many are asked at once whether it has come.
     `lag_quantile`, `lag_step_s`: what a first token takes beyond its own prefill, as nine in ten do, learned in steps.
     `retry_after_max_s` bounds what clients are told.
     """
@@ -190,6 +191,7 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     bypass_max: int = 32
     late_bypass: int = 32
     scan: int = 32
+    turns: int = 4
     lag_quantile: float = 0.9
     lag_step_s: float = 0.02
     retry_after_max_s: float = 30.0

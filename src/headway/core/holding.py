@@ -68,6 +68,7 @@ class Holding:
     ) -> Choice | None:
         """The best replica that does not refuse, if the policy binds late; else the best."""
         admission = self._admission
+        job.in_turn = False
         if not admission.late:
             return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, among)
         if self._counts_waits and admission.pace is not None:
@@ -102,7 +103,8 @@ class Holding:
 
         demand = msgspec.structs.replace(demand, waits=waits)
         choice = self._scheduler.choose(pool, demand, at, job.at_least, avoid, refuses)
-        return None if choice is None or choice.view.spec.id in waits else choice
+        job.in_turn = choice is not None and choice.view.spec.id in waits
+        return None if job.in_turn else choice
 
     def release(
         self, pools: Iterable[Pool], at: float, out: list[Command], replica_id: ReplicaId | None = None
@@ -110,7 +112,7 @@ class Holding:
         """Room may have been made, at one replica or anywhere: let those go who fit now."""
         for pool in pools:
             queue = self._admission.queues.get(pool.model)
-            if queue:
+            if queue and (replica_id is None or queue.cramped):
                 self._scheduler.refresh(at, out)
                 self._release(queue, pool, replica_id, at, out)
 
@@ -120,6 +122,7 @@ class Holding:
         """One look at the head and those behind it. Who needs more than one that did not fit is not asked."""
         first = True
         too_big = math.inf
+        tries, cramped = 0, len(queue) > self._admission.config.scan
         for item in queue.within_reach(at):
             job = item.job
             among = self._asked(pool, replica_id, at)
@@ -129,9 +132,12 @@ class Holding:
                 continue
             choice = self.choose(job, pool, at, None, among)
             if choice is None:
-                if not self._counts_waits:
-                    too_big = job.part.peak
                 first = False
+                if not job.in_turn:
+                    too_big = job.part.peak
+                    cramped = queue.cramped = True
+                elif (tries := tries + 1) >= self._admission.config.turns:
+                    break
                 continue
             if not first:
                 queue.overtake(item.late)
@@ -140,6 +146,8 @@ class Holding:
             queue.release(job.request.id, at)
             self._send(job, choice, at, out)
             self._scheduler.refresh(at, out)
+        else:
+            queue.cramped = cramped
         self._arm(pool, queue, at, out)
 
     def _asked(self, pool: Pool, replica_id: ReplicaId | None, at: float) -> Sequence[ReplicaView]:
@@ -163,6 +171,7 @@ class Holding:
             out.append(Reject(request.id, 503, "queue_full", text, queue.retry_after_s(), shed=True))
             return
         self._jobs[request.id] = job
+        queue.cramped = queue.cramped or not job.in_turn
         item = queue.push(job, at, self._admission.due(job, pool.candidates))
         out.append(Hold(request.id, queue.position(item)))
         self._arm(pool, queue, at, out)

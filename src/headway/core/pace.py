@@ -16,7 +16,7 @@ from math import exp
 
 from headway.core.constants import PaceConfig, SloConfig
 from headway.core.ids import ReplicaId
-from headway.core.view import ReplicaView
+from headway.core.view import ReplicaView, Speed
 
 
 class Flow:
@@ -64,7 +64,7 @@ class Pace:
     def share(self, view: ReplicaView) -> float:
         """The share of its time that a replica may spend on prefill; 1 where nobody is to be protected."""
         speed, running = view.speed, view.running
-        if running < 1 or not speed.learned or speed.step_s(1, 0.0) >= self._target_s:
+        if running < 1 or not self._applies(speed):
             return 1.0
         left = 1.0 - speed.step_s(running, view.context_tokens) / self._target_s
         least = self._config.least
@@ -85,7 +85,9 @@ class Pace:
         return {replica_id: wait for replica_id, wait in waits.items() if wait}
 
     def sent(self, view: ReplicaView, uncached: int, at: float) -> None:
-        """A prompt was sent."""
+        """A prompt was sent. Nothing is charged where the pace does not apply whoever runs."""
+        if not self._applies(view.speed):
+            return
         purse = self._purse(view, self.share(view), at)
         purse.balance -= uncached / view.speed.prefill_tokens_per_s
         if purse.balance < 0.0:
@@ -112,6 +114,9 @@ class Pace:
     def close(self, model: str) -> None:
         """Nobody serves the model any more."""
         self._flows.pop(model, None)
+
+    def _applies(self, speed: Speed) -> bool:
+        return speed.learned and speed.step_s(1, 0.0) < self._target_s
 
     def _swamped(self, model: str) -> bool:
         flow = self._flows.get(model)

@@ -34,6 +34,7 @@ class HoldQueue:
         self._released_at: float | None = None
         self._pace_s = 0.0
         self.timer_at = math.inf
+        self.cramped = False  # somebody waits for memory, not only for a turn
 
     def __len__(self) -> int:
         return len(self._items)
