@@ -222,3 +222,11 @@ def test_non_negative_beats_every_point_of_a_grid(rows: list[tuple[float, float,
     grid = (0.0, 0.1, 0.3, 1.0, 3.0, 20.0)
     best = min(objective(point) for point in itertools.product(grid, repeat=3))
     assert objective(found) <= best + 1e-6 * (1.0 + abs(best))
+
+
+def test_no_step_takes_no_time_at_all() -> None:
+    """Where all time seems to go on prefill, what is left for steps is nothing; nobody may divide by it."""
+    model = SpeedModel()
+    for _ in range(60):
+        model.observe_step(replica(), 4, 4000, 1e-9)
+    assert model.speed(replica()).step_s(0, 0) > 0.0

@@ -34,6 +34,9 @@ _TYPICAL_PREFILL: Vector = (1.0, 1024.0, 1.0)
 _FASTEST_S_PER_TOKEN = 1e-7
 """No replica prefills more than ten million tokens a second; keeps the rate finite when the slope is fitted to 0."""
 
+_FASTEST_STEP_S = 1e-5
+"""No step takes less: the coefficients may all be fitted to 0 where nearly all time goes on prefill."""
+
 
 class _Fit:
     """Weighted least squares of y = theta . x with theta >= 0, leaning on `factor` times a given target."""
@@ -183,7 +186,7 @@ class SpeedModel:
         _, per_prompt_token, _ = prefill.theta(spec.id)
         enough = self._config.enough
         speed = Speed(
-            step_base_s=base,
+            step_base_s=max(base, _FASTEST_STEP_S),
             step_per_request_s=per_request,
             step_per_token_s=per_token,
             prefill_tokens_per_s=1.0 / max(per_prompt_token, _FASTEST_S_PER_TOKEN),
