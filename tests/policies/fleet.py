@@ -96,10 +96,12 @@ def demand(
     hits: dict[str, int] | None = None,
     model: str = "m",
     sigma: float = 100.0,
+    waits: dict[ReplicaId, float] | None = None,
 ) -> Demand:
     """A request of that many prompt tokens, forecast to generate `output`."""
     request = RequestInfo(id=RequestId("q"), model=model, prompt_tokens=prompt)
-    return Demand(request, prompt, output, sigma, 0, {ReplicaId(name): hit for name, hit in (hits or {}).items()})
+    found = {ReplicaId(name): hit for name, hit in (hits or {}).items()}
+    return Demand(request, prompt, output, sigma, 0, found, waits=waits or {})
 
 
 def pick(policy: Policy, wanted: Demand, views: Sequence[ReplicaView], rng: random.Random, now: float = 0.0) -> int:

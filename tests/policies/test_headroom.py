@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headway.core.ids import ReplicaId
 from headway.core.view import ReplicaView, Speed
 from headway.policies.headroom import PLUGIN, Headroom
 from headway.policies.weights import HeadroomConfig
@@ -41,7 +42,12 @@ def test_others_pay_for_slower_steps_and_for_the_prefill() -> None:
     idle, loaded = costs([view("a"), busy("b", 50, left=100.0)], prompt=1000, output=300.0)
     assert idle["ext"] == 0.0
     slower = FAST.step_per_request_s + FAST.step_per_token_s * 1000
-    assert loaded["ext"] == pytest.approx(50 * slower * 100 + 1000 / FAST.prefill_tokens_per_s)
+    assert loaded["ext"] == pytest.approx(50 * slower * 100 + 51 * 1000 / FAST.prefill_tokens_per_s)
+
+
+def test_what_has_to_be_waited_for_counts_more_than_its_seconds() -> None:
+    now, later = costs([view("a"), view("b")], waits={ReplicaId("b"): 2.0})
+    assert later["ttft"] == pytest.approx(now["ttft"] + 2.0 * HeadroomConfig().wait_weight)
 
 
 def test_hardware_compares_by_its_own_speed() -> None:
@@ -138,7 +144,7 @@ class TestSticky:
     """Mostly cached prompts stay with their cache, within reason."""
 
     def test_keeps_only_warm_ones(self) -> None:
-        rows = costs([busy("warm", 30, speed=SLOW), view("cold", speed=SLOW)], prompt=10_000, hits={"warm": 9_000})
+        rows = costs([busy("warm", 4, speed=SLOW), view("cold", speed=SLOW)], prompt=10_000, hits={"warm": 9_000})
         assert rows[1]["cost"] == math.inf
         assert rows[0]["cost"] < math.inf
 

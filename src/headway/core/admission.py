@@ -57,7 +57,11 @@ class Admission:
         return found
 
     def due(self, job: Job, views: Sequence[ReplicaView]) -> float:
-        """The last moment at which a request can go and keep its TTFT objective, if all goes as it mostly does."""
+        """The last moment at which a request can go and keep its TTFT objective, if all goes as it mostly does.
+
+        What first tokens lately took takes away a part of the slack at most: if nearly everybody counted as late from
+        the start, they would go in order of arrival, and indeed be late.
+        """
         if job.due is not None:
             return job.due
         demand = job.demand
@@ -70,7 +74,8 @@ class Admission:
             ),
             default=0.0,
         )
-        job.due = due = job.arrived_at + self._slo.ttft_limit_s(prompt) - own - self._lag_s
+        slack = self._slo.ttft_limit_s(prompt) - own
+        job.due = due = job.arrived_at + slack - min(self._lag_s, self.config.lag_most * slack)
         return due
 
     def lagged(self, entry: Entry, view: ReplicaView, at: float) -> None:
@@ -79,7 +84,7 @@ class Admission:
         less for each that did not."""
         lag = at - entry.dispatched_at - entry.uncached / view.speed.prefill_tokens_per_s
         config = self.config
-        step = config.lag_step_s
+        step = config.lag_step * max(self._lag_s, config.lag_least_s)
         self._lag_s += step * config.lag_quantile if lag > self._lag_s else -step * (1.0 - config.lag_quantile)
         if self._lag_s < 0.0:
             self._lag_s = 0.0

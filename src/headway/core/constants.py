@@ -178,7 +178,8 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     `bypass_max`: times a head that does not fit may be overtaken. `late_bypass`: times the first of those who missed
     their objective is overtaken before it goes first. `scan`: how far behind the head one looks for somebody who fits.
     `turns`: of those who wait for their favourite's turn, how many are asked at once whether it has come.
-    `lag_quantile`, `lag_step_s`: what a first token takes beyond its own prefill, as nine in ten do, learned in steps.
+    `lag_quantile`: so many first tokens take less, beyond their own prefill, than is allowed for; learned in steps of
+    `lag_step` of it (of `lag_least_s` at least), and a share `lag_most` of a request's slack at most.
     `retry_after_max_s` bounds what clients are told.
     """
 
@@ -193,7 +194,9 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     scan: int = 32
     turns: int = 4
     lag_quantile: float = 0.9
-    lag_step_s: float = 0.02
+    lag_step: float = 0.1
+    lag_least_s: float = 0.2
+    lag_most: float = 0.3
     retry_after_max_s: float = 30.0
 
 

@@ -31,8 +31,8 @@ Costs = list[tuple[float, ...]]
 
 Terms = tuple[ReplicaView, float, float, float, float, float, float, float, float, float, float]
 """What does not depend on the request: the view that it was worked out from, prefill rate, step time, what a request
-and a token add to that, prefill backlog, mean output left, running requests, how many of them sit through a prefill,
-`unc`, and the tokens up to which neither memory nor batch slots make a request wait or cost anything."""
+and a token add to that, prefill backlog, mean output left, running requests, weight of those that sit through a
+prefill, `unc`, and the tokens up to which neither memory nor batch slots make a request wait or cost anything."""
 
 _KNOWN = 4096  # replicas whose terms are remembered, at most
 
@@ -129,7 +129,7 @@ class Headroom:
             float(view.prefill_backlog_tokens),
             view.output_left_mean,
             float(running),
-            float(running if running <= waiting else waiting + 1.0),
+            float(running if running <= waiting else waiting + 1.0) + self._config.stall_weight * running,
             doubt / rate,
             spare,
         )

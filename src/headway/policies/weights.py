@@ -8,6 +8,7 @@ class HeadroomConfig(msgspec.Struct, frozen=True):
 
     ttft_weight: float = 1.0
     decode_weight: float = 0.3
+    stall_weight: float = 1.0  # everybody who decodes sits through a prefill
     wait_weight: float = 3.0  # seconds of pace: they also leave replicas idle that others could use
     tolerance: float = 0.05
     exact: int = 16  # replicas whose `mem` is worked out, at most
