@@ -234,8 +234,24 @@ class TestWaitingForTheBetter:
     def test_who_is_late_anyway_waits_for_the_favourite(self) -> None:
         house = paced("a", "b", policy=Priced(a=0.0, b=30.0), target=1.0)
         assert sent_to(house.ask("r", prompt_tokens=9000)) == A
-        house.brain._admission._lag_s = 5.0
-        assert only(house.ask("s", prompt_tokens=100), Hold)
+        assert only(house.ask("s", prompt_tokens=5000), Hold), "its prefill alone takes longer than it may"
+
+    def test_only_the_first_few_are_asked_when_a_turn_comes(self) -> None:
+        policy = Priced(a=0.0, b=30.0)
+        house = paced("a", "b", policy=policy, target=1.0)
+        house.ask("r", prompt_tokens=300)
+        for number in range(9):
+            assert only(house.ask(f"s{number}", prompt_tokens=300), Hold)
+        asked: list[str] = []
+        true = policy.costs
+        policy.costs = lambda demand, *rest: asked.append(demand.request.id) or true(demand, *rest)  # type: ignore[method-assign,func-returns-value]
+        assert house.end("r-0") is not None
+        assert asked == [], "an end makes no turn come"
+        house.brain._admission.pace.sent(house.view("a"), 300, house.now)
+        house.wait(0.9)
+        commands = house.tell(TimerFired(house.now, "queue:m"))
+        assert len(released(commands)) <= 1
+        assert len(asked) <= 1 + AdmissionConfig().turns
 
     def test_a_cached_prompt_does_not_wait(self) -> None:
         house = paced("a", policy=Priced(a=0.0), target=1.0)

@@ -106,6 +106,14 @@ def test_a_pace_that_cannot_keep_up_is_given_up_and_taken_up_again() -> None:
     assert not gate.open("m", here, 100, 0, 240.0)
 
 
+def test_flows_of_models_that_are_gone_are_forgotten() -> None:
+    gate = pace()
+    for model in ("m", "n"):
+        gate.arrived(model, 100, [view()], 0.0)
+    gate.keep({"n": None})
+    assert list(gate._flows) == ["n"]
+
+
 def test_no_replica_means_no_judgement() -> None:
     gate = pace()
     gate.arrived("m", 10**9, [], 0.0)

@@ -186,8 +186,8 @@ class Brain:
         replica = self._fleet.first_token(entry, event.at)
         if replica is not None:
             replica.health.answered(event.attempt_id, event.at, out)
-            if replica.view is not None:
-                self._admission.lagged(entry, replica.view, event.at)
+            assert replica.view is not None  # something was sent there
+            self._admission.lagged(entry, replica.view, event.at)
 
     def _progress(self, event: Progress, out: list[Command]) -> None:
         for replica_id in self._fleet.ledger.progress(event.counts, event.at):

@@ -218,7 +218,9 @@ class Holding:
 
     def dissolve(self, out: list[Command]) -> None:
         """Some models may not be served any more: whoever waits for them is told."""
-        queues = self._admission.queues
+        queues, pace = self._admission.queues, self._admission.pace
+        if pace is not None:
+            pace.keep(self._scheduler.pools)
         for model in [name for name in queues if name not in self._scheduler.pools]:
             for item in queues.pop(model):
                 del self._jobs[item.job.request.id]

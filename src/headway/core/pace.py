@@ -11,7 +11,7 @@ more prompt tokens come than the pace lets through, waiting would only grow: bey
 let go, until the excess is gone (`resume`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from math import exp
 
 from headway.core.constants import PaceConfig, SloConfig
@@ -111,9 +111,10 @@ class Pace:
         self._purses.pop(replica_id, None)
         self._broke.pop(replica_id, None)
 
-    def close(self, model: str) -> None:
-        """Nobody serves the model any more."""
-        self._flows.pop(model, None)
+    def keep(self, models: Container[str]) -> None:
+        """Forget the flows of all other models: nobody serves them any more."""
+        for model in [name for name in self._flows if name not in models]:
+            del self._flows[model]
 
     def _applies(self, speed: Speed) -> bool:
         return speed.learned and speed.step_s(1, 0.0) < self._target_s
