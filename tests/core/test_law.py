@@ -57,3 +57,8 @@ def test_a_law_stands_until_an_eighth_is_new() -> None:
     for _ in range(3):
         counts.add(3, False, 0.0, 1e9)
     assert counts.current() is None
+
+
+def test_a_limit_beyond_all_that_is_known_limits_nothing() -> None:
+    law = Law(EDGES, [0.2] * 16)
+    assert law.left(0, 10**6) == law.left(0, 0)
