@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast pure lint format soak fuzz test-vllm bench-overhead bench-decision clean
+.PHONY: help demo test fast wheel pure lint format soak fuzz test-vllm bench-overhead bench-decision clean
 
 help: ## this list
 	@grep -E '^[a-z-]+: .* ##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -48,6 +48,10 @@ fast: $(STAMP) ## compile the hot modules (compiled.txt; two minutes, needs a C 
 	cd src && CFLAGS="-g0 -ffp-contract=off" MYPYC_OPT_LEVEL=3 MYPYPATH=. $(abspath $(BIN))/python -m mypyc $$(cat ../compiled.txt) > ../build-fast.log 2>&1 \
 		|| { tail -n 20 ../build-fast.log; exit 1; }
 	@$(BIN)/headway --version
+
+wheel: $(STAMP) ## a wheel in dist/ with the hot modules compiled, for this platform and this version of Python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77'
+	HEADWAY_COMPILE=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w dist .
 
 pure: ## remove what `make fast` has made: everything runs as plain Python again
 	find src -name '*.so' -delete

@@ -4,8 +4,10 @@
     python benchmarks/overhead.py               # all that are installed; --only headway haproxy; --json FILE
 
 Every proxy is pinned to one core; the backends and the load share the other. All run in turn, in several rounds,
-and the median round counts. CPU is utime + stime of the proxy's whole process tree from /proc over a fixed number of
-requests, after a warm-up. A client that gets anything but a complete answer counts it as broken.
+and the median round counts. Where `make fast` has been run, `headway` is compiled and `headway-plain` is the same in
+plain Python; `bare` is what the kernel and the event loop cost any proxy in Python. CPU is utime + stime of the
+proxy's whole process tree from /proc over a fixed number of requests, after a warm-up. A client that gets anything but
+a complete answer counts it as broken.
 """
 
 import argparse
@@ -102,7 +104,7 @@ def table(rows: dict[str, Row]) -> str:
     own = rows.get("headway")
     for name, row in rows.items():
         ratios = ["", ""]
-        if own and row["plain_cpu_us"]:
+        if own and row["plain_cpu_us"] and row["stream_cpu_us"]:
             ratios = [f"{own[f'{k}_cpu_us'] / row[f'{k}_cpu_us']:.2f}" for k in ("plain", "stream")]
         lines.append(
             f"| {name} | {row['plain_cpu_us']:.0f} | {row['stream_cpu_us']:.0f} | "
@@ -139,7 +141,8 @@ def main() -> None:
         server.terminate()
         server.wait()
     rows = {n: {k: statistics.median(r[k] for r in rs) for k in rs[0]} for n, rs in rounds.items()}
-    print(table(rows))
+    form = "compiled (`make fast`)" if peers.compiled() else "plain Python"
+    print(f"`headway` is {form}.\n\n{table(rows)}")
     if options.json:
         options.json.write_text(json.dumps({"median": rows, "rounds": rounds}, indent=1))
 

@@ -154,10 +154,25 @@ def headway(port: int, backends: list[int], work: Path) -> Start:
     return command, {}
 
 
+def headway_plain(port: int, backends: list[int], work: Path) -> Start:
+    """The same in plain Python, where `make fast` has been run: a copy without what it made."""
+    sources = work / "src"
+    shutil.copytree(ROOT / "src" / "headway", sources / "headway", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    command, _ = headway(port, backends, work)
+    return command, {"PYTHONPATH": str(sources)}
+
+
+def bare(port: int, backends: list[int], work: Path) -> Start:
+    """No proxy that anyone could use: what the kernel and the event loop cost a proxy in Python."""
+    return [sys.executable, str(Path(__file__).parent / "bare.py"), str(port), *map(str, backends)], {}
+
+
 PEERS: dict[str, Callable[[int, list[int], Path], Start]] = {
+    "bare": bare,
     "haproxy": haproxy,
     "nginx": nginx,
     "headway": headway,
+    "headway-plain": headway_plain,
     "envoy": envoy,
     "sglang-router": sglang_router,
     "vllm-router": vllm_router,
@@ -170,7 +185,14 @@ def available(name: str) -> bool:
     binaries = {"sglang-router": "sglang-router", "vllm-router": "vllm-router", "smg": "smg", "envoy": "envoy"}
     if name in binaries:
         return os.access(VENV / "bin" / binaries[name], os.X_OK)
-    return name == "headway" or shutil.which(name) is not None
+    if name == "headway-plain":
+        return compiled()
+    return name in ("headway", "bare") or shutil.which(name) is not None
+
+
+def compiled() -> bool:
+    """Whether `headway` here is what `make fast` makes."""
+    return any((ROOT / "src" / "headway").rglob("*.so"))
 
 
 if __name__ == "__main__":
