@@ -1,5 +1,6 @@
 """The yardstick: every policy at twelve named points, paired over seeds, with bounds beside them.
 
+    make fast                                                          # half the time
     python benchmarks/results.py --data DIR --out docs/RESULTS.md      # all points, 10 seeds
     python benchmarks/results.py --data DIR --only conv-8 --seeds 2 --policies headroom,round_robin
 
@@ -19,7 +20,9 @@ from results_table import document, point_table
 
 from headway.compose.simulate import contenders
 from headway.compose.traces import open_workload
+from headway.core.constants import BrainConfig, SloConfig
 from headway.sim import sweep
+from headway.sim.ceiling import ceiling
 from headway.workload.request import Workload
 from headway.workload.results import Run
 from headway.workload.sources import Options
@@ -56,33 +59,44 @@ def main() -> None:
     options = _parser().parse_args()
     points = [point for point in POINTS if not options.only or point.name in options.only]
     found: dict[str, list[Run]] = {}
+    limits: dict[str, float] = {}
     began = time.time()
     for point in points:
         print(f"{time.time() - began:6.0f} s  {point.name} ...", file=sys.stderr, flush=True)
-        found[point.name] = _measure(point, options)
-        print(point_table(point, found[point.name], OURS), flush=True)
+        found[point.name], limits[point.name] = _measure(point, options)
+        print(point_table(point, found[point.name], OURS, limits[point.name]), flush=True)
     if options.json:
         options.json.write_bytes(msgspec.json.encode({name: [r.result for r in runs] for name, runs in found.items()}))
     if options.out:
-        options.out.write_text(document(points, found, OURS, BOUND, time.time() - began, options.seeds))
+        options.out.write_text(document(points, found, limits, OURS, BOUND, time.time() - began))
 
 
-def _measure(point: Point, options: argparse.Namespace) -> list[Run]:
-    """Every policy as published, ours and the bound; then the best baselines again behind our queue."""
+def _measure(point: Point, options: argparse.Namespace) -> tuple[list[Run], float]:
+    """Every policy as published, ours and the clairvoyant; then the best baselines again behind our queue. And the
+    share of requests that a linear programme cannot exclude from being served well (first seed)."""
     load = _workload(point, options.data)
     names = tuple(options.policies.split(",")) if options.policies else (OURS, *BASELINES, BOUND)
+    objectives = SloConfig(point.slo.ttft_s, point.slo.ttft_per_prompt_token_s, point.slo.tpot_s)
+    brain = BrainConfig(slo=objectives)
     plan = sweep.prepared(
         sweep.Sweep(
-            point.scenario, load, contenders(names), (options.load or point.load,), options.seeds, point.duration_s
+            point.scenario,
+            load,
+            contenders(names, brain),
+            (options.load or point.load,),
+            options.seeds,
+            point.duration_s,
         )
     )
     runs = sweep.run(plan, options.jobs)
     if options.policies:
-        return runs
+        return runs, 1.0
     shares = {name: np.mean([r.result.good_share for r in runs if r.result.policy == name]) for name in BASELINES}
     best = sorted(shares, key=lambda name: -shares[name])[:BEHIND]
-    again = msgspec.structs.replace(plan, contenders=contenders([f"{name}+queue" for name in best]))
-    return runs + sweep.run(again, options.jobs)
+    again = msgspec.structs.replace(plan, contenders=contenders([f"{name}+queue" for name in best], brain))
+    limit = ceiling(point.scenario, sweep.arrivals(plan, 0, 0).requests, 0)
+    counted = next(run.result.requests for run in runs if run.result.seed == 0)
+    return runs + sweep.run(again, options.jobs), limit.good / counted
 
 
 def _workload(point: Point, data: Path) -> Workload:

@@ -30,16 +30,16 @@ def of(runs: Sequence[Run], policy: str) -> list[RunResult]:
     return sorted((run.result for run in runs if run.result.policy == policy), key=lambda result: result.seed)
 
 
-def point_table(point: Point, runs: Sequence[Run], ours: str) -> str:
+def point_table(point: Point, runs: Sequence[Run], ours: str, limit: float) -> str:
     """Every policy at one point, best first."""
     names = sorted({run.result.policy for run in runs}, key=lambda name: (-share(runs, name), name))
-    lines = [_title(point, runs), "", _HEAD, "|---" * (_HEAD.count("|") - 1) + "|"]
+    lines = [_title(point, runs, limit), "", _HEAD, "|---" * (_HEAD.count("|") - 1) + "|"]
     mine = [result.good_share for result in of(runs, ours)]
     lines += [_row(name, of(runs, name), mine, name == ours) for name in names]
     return "\n".join(lines) + "\n"
 
 
-def _title(point: Point, runs: Sequence[Run]) -> str:
+def _title(point: Point, runs: Sequence[Run], limit: float) -> str:
     pools = ", ".join(
         f"{pool.count} x {pool.model} on {pool.tensor_parallel_size} x {pool.gpu}"
         + (f" ({pool.kv_tokens:,} KV tokens)" if pool.kv_tokens else "")
@@ -49,7 +49,8 @@ def _title(point: Point, runs: Sequence[Run]) -> str:
     loads = sorted({run.result.load for run in runs})
     return (
         f"### {point.name}\n\n{point.why.capitalize()}. Trace {point.trace}; {pools}; load "
-        f"{', '.join(f'{load:g}' for load in loads)}; about {requests:,} counted requests per seed."
+        f"{', '.join(f'{load:g}' for load in loads)}; about {requests:,} counted requests per seed. "
+        f"TPOT objective {point.slo.tpot_s * 1e3:.0f} ms. Linear-programming bound: {limit:.3f}."
     )
 
 
@@ -68,8 +69,8 @@ def _row(name: str, results: Sequence[RunResult], mine: Sequence[float], bold: b
         if interval.low is not None and interval.high is not None:
             margin += f" [{interval.low:+.3f}, {interval.high:+.3f}]"
     return (
-        f"| {f'**{name}**' if bold else name} | {f'**{good}**' if bold else good} | {margin} | {mean('goodput_rps'):.2f} "
-        f"| {mean('ttft_p50_s'):.2f} / {mean('ttft_p99_s'):.1f} | {mean('tpot_p50_s', 1e3):.0f} / "
+        f"| {f'**{name}**' if bold else name} | {f'**{good}**' if bold else good} | {margin} | "
+        f"{mean('goodput_rps'):.2f} | {mean('ttft_p50_s'):.2f} / {mean('ttft_p99_s'):.1f} | {mean('tpot_p50_s', 1e3):.0f} / "
         f"{mean('tpot_p99_s', 1e3):.0f} | {part('late')} | {part('shed')} | {mean('longest_wait_s'):.1f} | "
         f"{part('preempted')} | {mean('prefix_hit_rate'):.2f} | {mean('kv_usage_std'):.3f} | "
         f"{mean('gpu_hours_per_1k_good'):.3f} |"
@@ -84,18 +85,19 @@ def goals(point: Point, runs: Sequence[Run], ours: str, bound: str) -> list[tupl
     queued = {name: share(runs, name) for name in names if name.endswith(QUEUE)}
     best = max(published, key=lambda name: published[name])
     asked: list[tuple[str, float, str]] = []
-    if point.decode_bound:
+    decode_bound = point.tight and not point.prefill
+    if decode_bound:
         against = 1.7 if point.mixed else 1.5
         asked.append((f"{against} x round_robin", against, "round_robin"))
         asked.append(("1.3 x least_connections", 1.3, "least_connections"))
         asked.append((f"1.25 x best published ({best})", 1.25, best))
     else:
-        factor = 1.05 if point.pressure else 0.98
+        factor = 1.05 if point.tight else 0.98
         asked.append((f"{factor} x best published ({best})", factor, best))
     rows = [(text, min(CAP, factor * published[name]), mine) for text, factor, name in asked]
     if queued:
         top = max(queued, key=lambda name: queued[name])
-        factor = 1.05 if point.mixed and point.decode_bound else 1.0 if point.decode_bound else 0.98
+        factor = 1.05 if point.mixed and decode_bound else 1.0 if decode_bound else 0.98
         rows.append((f"{factor:g} x best behind our queue ({top})", min(CAP, factor * queued[top]), mine))
     if bound in {run.result.policy for run in runs}:
         rows.append((".98 x clairvoyant", 0.98 * share(runs, bound), mine))
@@ -103,19 +105,26 @@ def goals(point: Point, runs: Sequence[Run], ours: str, bound: str) -> list[tupl
 
 
 def document(
-    points: Sequence[Point], found: Mapping[str, Sequence[Run]], ours: str, bound: str, took_s: float, seeds: int
+    points: Sequence[Point],
+    found: Mapping[str, Sequence[Run]],
+    limits: Mapping[str, float],
+    ours: str,
+    bound: str,
+    took_s: float,
 ) -> str:
     """The whole page."""
+    seeds = len({run.result.seed for runs in found.values() for run in runs})
     lines = [
         "# Results: every policy at twelve named points",
         "",
-        f"Made by `python benchmarks/results.py --data DIR --out docs/RESULTS.md` in {took_s / 60:.0f} minutes, "
-        f"{seeds} seeds. Each replica's true speed differs by up to 20 % from what is believed of it; reports are 0.5 s "
-        "apart. Equal seeds mean equal arrivals, truths and noise for all policies; intervals are paired bootstraps. "
+        f"Made by `make fast` and `python benchmarks/results.py --data DIR --out docs/RESULTS.md` in "
+        f"{took_s / 60:.0f} minutes on 2 cores, {seeds} seeds. Each replica's true speed differs by up to 20 % from what "
+        "is believed of it; reports are 0.5 s apart. Equal seeds mean equal arrivals, truths and noise for all policies; intervals are paired bootstraps. "
         "`good` requests met both SLOs (TTFT 1 s + 0.25 ms per prompt token, TPOT 50 ms, unless the point says "
         "otherwise); refused and cut ones are misses. `+queue` is a baseline behind our queue. "
         f"`{bound}` knows all output lengths and has fresh reports: a bound, not a policy. "
-        "Load 1.0 is the backlog throughput of the fleet on that trace.",
+        "Load 1.0 is the backlog throughput of the fleet on that trace. The linear programme is a relaxation: no policy "
+        "can serve a larger share well, and most likely none can reach it.",
         "",
         "## Goals",
         "",
@@ -128,5 +137,5 @@ def document(
             lines.append(f"| {point.name} | {text} | {wanted:.3f} | {reached:.3f} | {met} |")
     lines += ["", "## Points", ""]
     for point in points:
-        lines.append(point_table(point, found[point.name], ours))
+        lines.append(point_table(point, found[point.name], ours, limits[point.name]))
     return "\n".join(lines)

@@ -96,10 +96,6 @@ class Admission:
             hit = demand.hits.get(view.spec.id, 0)
             if not pace.open(demand.request.model, view, demand.prompt_tokens, hit, at):
                 return "paced"
-        return self.cramped(job, view, at)
-
-    def cramped(self, job: Job, view: ReplicaView, at: float) -> str:
-        """Why a replica has no memory for the request, empty if it has."""
         return "no_headroom" if self.config.hold and not self.fits(job, view, at) else ""
 
     def infeasible(self, request: RequestInfo, at_least: int, longest: int) -> Reject | None:

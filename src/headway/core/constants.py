@@ -175,9 +175,9 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     `hold`, `order`, `pace`: whether requests wait for memory, go by what can still be met, and are paced; for policies
     that bind late, or for `every_policy` (so that others can be compared behind the same queue).
     `max_queued`, `queue_timeout_s`: bounds of each model's queue; SDKs give up after minutes, people much earlier.
-    `bypass_max`: times a head that does not fit may be overtaken. `late_bypass`: times the first of those who missed
-    their objective is overtaken before it goes first. `scan`: how far behind the head one looks for somebody who fits.
-    `turns`: of those who wait for their favourite's turn, how many are asked at once whether it has come.
+    `bypass_max`: times a head that does not fit is overtaken before a replica is kept for it. `late_bypass`: times the
+    first of those who missed their objective is overtaken before it goes first. `scan`: how far behind the head one
+    looks for somebody who fits.
     `lag_quantile`: so many first tokens take less, beyond their own prefill, than is allowed for; learned in steps of
     `lag_step` of it (of `lag_least_s` at least), and a share `lag_most` of a request's slack at most.
     `retry_after_max_s` bounds what clients are told.
@@ -190,9 +190,8 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     max_queued: int = 512
     queue_timeout_s: float = 30.0
     bypass_max: int = 32
-    late_bypass: int = 32
+    late_bypass: int = 256
     scan: int = 32
-    turns: int = 4
     lag_quantile: float = 0.9
     lag_step: float = 0.1
     lag_least_s: float = 0.2
@@ -207,6 +206,8 @@ class PaceConfig(msgspec.Struct, frozen=True):
     `least`: share of its time that a replica may always spend on prefill. `cached`: share of a prompt from which it
     goes unpaced. `give_up`, `resume`: prompt tokens that come, as a multiple of what the pace lets through, beyond
     which it is given up and below which it is taken up again; judged every `judge_s` from the last `memory_s`.
+    `longest_s`: seconds of the prefill of the prompt that a prompt token is in, on average, beyond which it is no use
+    (a long prefill cannot be spread over time).
     """
 
     target: float = 0.95
@@ -217,6 +218,7 @@ class PaceConfig(msgspec.Struct, frozen=True):
     resume: float = 2.0
     judge_s: float = 0.5
     memory_s: float = 30.0
+    longest_s: float = 0.8
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):

@@ -124,8 +124,7 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
 
 class Job(msgspec.Struct, gc=False):
     """One request from arrival to its end. `part` is its share of a memory forecast; `due`: the last moment at which it
-    can go and keep its TTFT objective, once that was asked for. `in_turn`: it was last refused only because its
-    favourite takes no prompt for the moment."""
+    can go and keep its TTFT objective, once that was asked for."""
 
     request: RequestInfo
     demand: Demand
@@ -137,7 +136,6 @@ class Job(msgspec.Struct, gc=False):
     attempt: AttemptId | None = None
     held: bool = False
     due: float | None = None
-    in_turn: bool = False
 
 
 class Waiting(msgspec.Struct):

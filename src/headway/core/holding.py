@@ -8,8 +8,6 @@ makes room for nobody behind it.
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-import msgspec
-
 from headway.core.admission import Admission, expired
 from headway.core.commands import Command, Hold, Reject, SetTimer
 from headway.core.entries import Choice, Job, Waiting
@@ -34,7 +32,6 @@ class Holding:
         self._admission = admission
         self._jobs = jobs
         self._send = send
-        self._counts_waits = bool(getattr(scheduler.policy, "counts_waits", False))
 
     def admit(self, job: Job, pool: Pool, at: float, out: list[Command]) -> None:
         """A request came: it goes, waits, or is refused because too many wait."""
@@ -46,7 +43,7 @@ class Holding:
         queue = admission.queues.get(request.model)
         if not queue:
             choice = self.choose(job, pool, at)
-        elif queue.passable and len(queue) <= admission.config.scan:
+        elif len(queue) <= admission.config.scan:
             choice = self.choose(job, pool, at)
             if choice is not None:
                 queue.overtake()
@@ -68,43 +65,17 @@ class Holding:
     ) -> Choice | None:
         """The best replica that does not refuse, if the policy binds late; else the best."""
         admission = self._admission
-        job.in_turn = False
         if not admission.late:
             return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, among)
-        if self._counts_waits and admission.pace is not None:
-            waits = admission.pace.waits(pool.model, pool.candidates, at)
-            if waits:
-                return self._choose_or_wait(job, pool, at, avoid, waits)
+        queue = admission.queues.get(pool.model)
+        kept = queue.kept if queue is not None and queue.kept_for != job.request.id else ""
 
         def refuses(view: ReplicaView) -> str:
+            if view.spec.id == kept:
+                return "kept"
             return admission.refuses(job, view, at)
 
         return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, refuses, among)
-
-    def _choose_or_wait(
-        self, job: Job, pool: Pool, at: float, avoid: Avoid | None, waits: dict[ReplicaId, float]
-    ) -> Choice | None:
-        """The best replica, what it has to be waited for included; None if that is one that takes no prompt now.
-
-        As long as a request can keep its objective, it waits for none that would cost it that.
-        """
-        admission, demand = self._admission, job.demand
-        least, hits = admission.pace_config.cached * demand.prompt_tokens, demand.hits
-        waits = {replica_id: wait for replica_id, wait in waits.items() if hits.get(replica_id, 0) < least}
-        left = admission.due(job, pool.candidates) - at
-        if left < 0.0:
-            left = math.inf
-
-        def refuses(view: ReplicaView) -> str:
-            wait = waits.get(view.spec.id)
-            if wait is None:
-                return admission.cramped(job, view, at)
-            return "paced" if wait > left else ""
-
-        demand = msgspec.structs.replace(demand, waits=waits)
-        choice = self._scheduler.choose(pool, demand, at, job.at_least, avoid, refuses)
-        job.in_turn = choice is not None and choice.view.spec.id in waits
-        return None if job.in_turn else choice
 
     def release(
         self, pools: Iterable[Pool], at: float, out: list[Command], replica_id: ReplicaId | None = None
@@ -112,7 +83,7 @@ class Holding:
         """Room may have been made, at one replica or anywhere: let those go who fit now."""
         for pool in pools:
             queue = self._admission.queues.get(pool.model)
-            if queue and (replica_id is None or queue.cramped):
+            if queue:
                 self._scheduler.refresh(at, out)
                 self._release(queue, pool, replica_id, at, out)
 
@@ -120,24 +91,20 @@ class Holding:
         self, queue: HoldQueue, pool: Pool, replica_id: ReplicaId | None, at: float, out: list[Command]
     ) -> None:
         """One look at the head and those behind it. Who needs more than one that did not fit is not asked."""
+        self._keep(queue, pool)
         first = True
         too_big = math.inf
-        tries, cramped = 0, len(queue) > self._admission.config.scan
         for item in queue.within_reach(at):
             job = item.job
             among = self._asked(pool, replica_id, at)
-            if not among or not (first or queue.passable):
+            if not among:
                 break
             if job.part.peak >= too_big:
                 continue
             choice = self.choose(job, pool, at, None, among)
             if choice is None:
                 first = False
-                if not job.in_turn:
-                    too_big = job.part.peak
-                    cramped = queue.cramped = True
-                elif (tries := tries + 1) >= self._admission.config.turns:
-                    break
+                too_big = job.part.peak
                 continue
             if not first:
                 queue.overtake(item.late)
@@ -146,9 +113,18 @@ class Holding:
             queue.release(job.request.id, at)
             self._send(job, choice, at, out)
             self._scheduler.refresh(at, out)
-        else:
-            queue.cramped = cramped
         self._arm(pool, queue, at, out)
+
+    def _keep(self, queue: HoldQueue, pool: Pool) -> None:
+        """Whoever is first and was overtaken often enough has a replica kept for it: the one with the most headroom.
+        Only that one is closed to the others, so that one huge prompt does not stop a fleet."""
+        head = queue.outrun
+        if head is None:
+            return
+        request_id = head.job.request.id
+        if pool.candidates and (queue.kept_for != request_id or pool.candidate(queue.kept) is None):
+            queue.kept = max(pool.candidates, key=_headroom).spec.id
+            queue.kept_for = request_id
 
     def _asked(self, pool: Pool, replica_id: ReplicaId | None, at: float) -> Sequence[ReplicaView]:
         """Candidates worth asking."""
@@ -171,7 +147,6 @@ class Holding:
             out.append(Reject(request.id, 503, "queue_full", text, queue.retry_after_s(), shed=True))
             return
         self._jobs[request.id] = job
-        queue.cramped = queue.cramped or not job.in_turn
         item = queue.push(job, at, self._admission.due(job, pool.candidates))
         out.append(Hold(request.id, queue.position(item)))
         self._arm(pool, queue, at, out)
@@ -230,6 +205,10 @@ class Holding:
         """Who is held, with the position in the queue of its model, counted from 1."""
         queues = self._admission.queues.values()
         return {item.job.request.id: n for queue in queues for n, item in enumerate(queue, start=1)}
+
+
+def _headroom(view: ReplicaView) -> float:
+    return view.headroom_tokens
 
 
 def no_replica(request_id: RequestId) -> Reject:

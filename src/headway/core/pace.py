@@ -8,7 +8,8 @@ uncached tokens spends n / F of them; the next one is due when the balance is po
 It is no use everywhere. Nobody is to be protected where nothing decodes, where speeds are not learned, or where a step
 would take too long with nobody else in the batch. A prompt that is mostly cached hardly disturbs anybody. And where
 more prompt tokens come than the pace lets through, waiting would only grow: beyond `give_up` times as much the pool is
-let go, until the excess is gone (`resume`).
+let go, until the excess is gone (`resume`). Nor can a prompt of seconds be spread over time: where most prompt tokens
+are in such ones, pacing would only make everybody wait for them (`longest_s`).
 """
 
 from collections.abc import Container, Sequence
@@ -20,20 +21,27 @@ from headway.core.view import ReplicaView, Speed
 
 
 class Flow:
-    """Uncached prompt tokens that come for one model, per second: a decaying sum."""
+    """Uncached prompt tokens that come for one model: decaying sums. `useless`: the pace does not help against them."""
 
-    __slots__ = ("_at", "_sum", "judged_at", "since", "swamped")
+    __slots__ = ("_at", "_squares", "_sum", "judged_at", "since", "useless")
 
     def __init__(self, at: float) -> None:
         self._at = self.since = at
-        self._sum = 0.0
+        self._sum = self._squares = 0.0
         self.judged_at = at
-        self.swamped = False
+        self.useless = False
 
     def add(self, tokens: float, at: float, memory_s: float) -> None:
         """Some came."""
-        self._sum = self._sum * exp((self._at - at) / memory_s) + tokens
+        kept = exp((self._at - at) / memory_s)
+        self._sum = self._sum * kept + tokens
+        self._squares = self._squares * kept + tokens * tokens
         self._at = at
+
+    @property
+    def typical(self) -> float:
+        """Length of the prompt that a token of them is in, on average."""
+        return self._squares / self._sum if self._sum > 0.0 else 0.0
 
     def rate(self, at: float, memory_s: float) -> float:
         """Tokens per second. Young sums are scaled up: so much of the weight has not been there yet."""
@@ -74,12 +82,12 @@ class Pace:
         """Whether a prompt of which `hit` tokens are cached may be sent to a replica now."""
         if view.spec.id not in self._broke or hit >= self._config.cached * prompt:
             return True
-        return not self._wait_s(view, at) or self._swamped(model)
+        return not self._wait_s(view, at) or self._useless(model)
 
     def waits(self, model: str, views: Sequence[ReplicaView], at: float) -> dict[ReplicaId, float]:
         """Seconds until replicas take a prompt, as it looks now; those that do already are left out."""
         broke = self._broke
-        if not broke or self._swamped(model):
+        if not broke or self._useless(model):
             return {}
         waits = {view.spec.id: self._wait_s(view, at) for view in views if view.spec.id in broke}
         return {replica_id: wait for replica_id, wait in waits.items() if wait}
@@ -102,9 +110,12 @@ class Pace:
         flow.add(uncached, at, config.memory_s)
         if at - flow.judged_at >= config.judge_s:
             flow.judged_at = at
-            supply = sum(view.speed.prefill_tokens_per_s * self.share(view) for view in views)
+            rates = [view.speed.prefill_tokens_per_s for view in views]
+            supply = sum(rate * self.share(view) for rate, view in zip(rates, views, strict=True))
             ratio = flow.rate(at, config.memory_s) / supply if supply > 0.0 else 0.0
-            flow.swamped = ratio > (config.resume if flow.swamped else config.give_up)
+            swamped = ratio > (config.resume if flow.useless else config.give_up)
+            long = bool(rates) and flow.typical * len(rates) > config.longest_s * sum(rates)
+            flow.useless = swamped or long
 
     def forget(self, replica_id: ReplicaId) -> None:
         """The replica is gone."""
@@ -119,9 +130,9 @@ class Pace:
     def _applies(self, speed: Speed) -> bool:
         return speed.learned and speed.step_s(1, 0.0) < self._target_s
 
-    def _swamped(self, model: str) -> bool:
+    def _useless(self, model: str) -> bool:
         flow = self._flows.get(model)
-        return flow is not None and flow.swamped
+        return flow is not None and flow.useless
 
     def _wait_s(self, view: ReplicaView, at: float) -> float:
         """Seconds until the balance of a replica is positive again; 0 if it is, or if nobody is to be protected."""

@@ -31,8 +31,6 @@ class Policy(Protocol):
     `binds_late`: the policy's requests may be held until their forecast peak fits (the memory hold).
     A policy that reads no forecast of a view (headroom, peak, reserved tokens, output left) may say so by an attribute
     `foresees` that is false: those figures are then as of the dispatches, which is cheaper.
-    A policy whose costs are seconds and count `demand.waits` may say so by an attribute `counts_waits` that is true:
-    a request then waits for its favourite, which others must beat with that wait included.
     """
 
     name: str

@@ -3,7 +3,7 @@
 In order of arrival, or by what can still be met: those who can keep their TTFT objective first, the least slack in
 front; behind them, in order of arrival, those who cannot any more. So that nothing starves, the first of the late ones
 is overtaken at most `late_bypass` times, then it goes before everybody; and nobody waits longer than `queue_timeout_s`.
-Whoever is first and does not fit is overtaken at most `bypass_max` times more.
+Whoever is first and does not fit is overtaken `bypass_max` times more; then one replica (`kept`) is kept for it.
 
 Lists are kept sorted by bisection: an insertion costs a search and a move of a few pointers.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Waiting
-from headway.core.ids import RequestId
+from headway.core.ids import ReplicaId, RequestId
 
 Sorted = list[tuple[float, int, Waiting]]
 """By a time or a number, then by order of arrival (which is unique, so items are never compared)."""
@@ -34,7 +34,8 @@ class HoldQueue:
         self._released_at: float | None = None
         self._pace_s = 0.0
         self.timer_at = math.inf
-        self.cramped = False  # somebody waits for memory, not only for a turn
+        self.kept = ReplicaId("")
+        self.kept_for = RequestId("")
 
     def __len__(self) -> int:
         return len(self._items)
@@ -82,6 +83,8 @@ class HoldQueue:
         """It was cancelled or has expired."""
         item = self._items.pop(request_id)
         item.job.held = False
+        if self.kept_for == request_id:
+            self.kept, self.kept_for = ReplicaId(""), RequestId("")
         _discard(self._late if item.late else self._timely, _key(item))
         _discard(self._expiries, (item.expires, item.serial, item))
 
@@ -108,13 +111,13 @@ class HoldQueue:
             self._late[0][2].bypassed += 1
 
     @property
-    def passable(self) -> bool:
-        """Whether the head may be overtaken."""
+    def outrun(self) -> Waiting | None:
+        """The head, if it was overtaken as often as it may be."""
         head = next(iter(self), None)
         if head is None:
-            return True
+            return None
         most = self._config.bypass_max + (self._config.late_bypass if head.late else 0)
-        return head.bypassed < most
+        return head if head.bypassed >= most else None
 
     def within_reach(self, at: float) -> list[Waiting]:
         """The head and those behind it that may be looked at, in order."""

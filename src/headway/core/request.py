@@ -43,7 +43,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
     `output_mean` and `output_sigma` describe the forecast output length, already capped by the client's limit.
     `hits` maps replicas to prompt tokens believed to be in their prefix cache; absent means 0.
     `output_low` and `output_high` are to hold nine in ten outputs, `output_middle` is as likely exceeded as not (all 0
-    where nothing is generated). `waits`: seconds until a replica takes a prompt at all (pace); absent means 0.
+    where nothing is generated).
     """
 
     request: RequestInfo
@@ -55,7 +55,6 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
     output_low: int = 0
     output_middle: int = 0
     output_high: int = 0
-    waits: dict[ReplicaId, float] = {}
 
     def hit(self, replica: ReplicaId) -> int:
         """Prompt tokens believed cached at a replica, at most prompt_tokens - 1."""
