@@ -70,8 +70,8 @@ def _row(name: str, results: Sequence[RunResult], mine: Sequence[float], bold: b
             margin += f" [{interval.low:+.3f}, {interval.high:+.3f}]"
     return (
         f"| {f'**{name}**' if bold else name} | {f'**{good}**' if bold else good} | {margin} | "
-        f"{mean('goodput_rps'):.2f} | {mean('ttft_p50_s'):.2f} / {mean('ttft_p99_s'):.1f} | {mean('tpot_p50_s', 1e3):.0f} / "
-        f"{mean('tpot_p99_s', 1e3):.0f} | {part('late')} | {part('shed')} | {mean('longest_wait_s'):.1f} | "
+        f"{mean('goodput_rps'):.2f} | {mean('ttft_p50_s'):.2f} / {mean('ttft_p99_s'):.1f} | "
+        f"{mean('tpot_p50_s', 1e3):.0f} / {mean('tpot_p99_s', 1e3):.0f} | {part('late')} | {part('shed')} | {mean('longest_wait_s'):.1f} | "
         f"{part('preempted')} | {mean('prefix_hit_rate'):.2f} | {mean('kv_usage_std'):.3f} | "
         f"{mean('gpu_hours_per_1k_good'):.3f} |"
     )
@@ -117,14 +117,15 @@ def document(
     lines = [
         "# Results: every policy at twelve named points",
         "",
-        f"Made by `make fast` and `python benchmarks/results.py --data DIR --out docs/RESULTS.md` in "
-        f"{took_s / 60:.0f} minutes on 2 cores, {seeds} seeds. Each replica's true speed differs by up to 20 % from what "
-        "is believed of it; reports are 0.5 s apart. Equal seeds mean equal arrivals, truths and noise for all policies; intervals are paired bootstraps. "
-        "`good` requests met both SLOs (TTFT 1 s + 0.25 ms per prompt token, TPOT 50 ms, unless the point says "
-        "otherwise); refused and cut ones are misses. `+queue` is a baseline behind our queue. "
-        f"`{bound}` knows all output lengths and has fresh reports: a bound, not a policy. "
-        "Load 1.0 is the backlog throughput of the fleet on that trace. The linear programme is a relaxation: no policy "
-        "can serve a larger share well, and most likely none can reach it.",
+        "Made by `make fast` and `python benchmarks/results.py --data DIR --out docs/RESULTS.md` in "
+        f"{took_s / 60:.0f} minutes on 2 cores, {seeds} seeds.",
+        "",
+        "Each replica's true speed differs by up to 20 % from what is believed of it; reports are 0.5 s apart. Equal seeds "
+        "mean equal arrivals, truths and noise for all policies; intervals are paired bootstraps. `good` requests met both "
+        "SLOs (TTFT 1 s + 0.25 ms per prompt token, TPOT as stated); refused and cut ones are misses. `+queue` is a "
+        f"baseline behind our queue. `{bound}` knows all output lengths and has fresh reports: not a policy, but no bound "
+        "either. Load 1.0 is the backlog throughput of the fleet on that trace. The linear programme is a relaxation: no "
+        "policy can serve a larger share well, and most likely none can reach it.",
         "",
         "## Goals",
         "",
