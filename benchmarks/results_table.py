@@ -68,13 +68,23 @@ def _row(name: str, results: Sequence[RunResult], mine: Sequence[float], bold: b
         margin = f"{interval.mean:+.3f}"
         if interval.low is not None and interval.high is not None:
             margin += f" [{interval.low:+.3f}, {interval.high:+.3f}]"
-    return (
-        f"| {f'**{name}**' if bold else name} | {f'**{good}**' if bold else good} | {margin} | "
-        f"{mean('goodput_rps'):.2f} | {mean('ttft_p50_s'):.2f} / {mean('ttft_p99_s'):.1f} | "
-        f"{mean('tpot_p50_s', 1e3):.0f} / {mean('tpot_p99_s', 1e3):.0f} | {part('late')} | {part('shed')} | {mean('longest_wait_s'):.1f} | "
-        f"{part('preempted')} | {mean('prefix_hit_rate'):.2f} | {mean('kv_usage_std'):.3f} | "
-        f"{mean('gpu_hours_per_1k_good'):.3f} |"
+    label, first = (f"**{name}**", f"**{good}**") if bold else (name, good)
+    cells = (
+        label,
+        first,
+        margin,
+        f"{mean('goodput_rps'):.2f}",
+        f"{mean('ttft_p50_s'):.2f} / {mean('ttft_p99_s'):.1f}",
+        f"{mean('tpot_p50_s', 1e3):.0f} / {mean('tpot_p99_s', 1e3):.0f}",
+        part("late"),
+        part("shed"),
+        f"{mean('longest_wait_s'):.1f}",
+        part("preempted"),
+        f"{mean('prefix_hit_rate'):.2f}",
+        f"{mean('kv_usage_std'):.3f}",
+        f"{mean('gpu_hours_per_1k_good'):.3f}",
     )
+    return f"| {' | '.join(cells)} |"
 
 
 def goals(point: Point, runs: Sequence[Run], ours: str, bound: str) -> list[tuple[str, float, float]]:
@@ -120,12 +130,12 @@ def document(
         "Made by `make fast` and `python benchmarks/results.py --data DIR --out docs/RESULTS.md` in "
         f"{took_s / 60:.0f} minutes on 2 cores, {seeds} seeds.",
         "",
-        "Each replica's true speed differs by up to 20 % from what is believed of it; reports are 0.5 s apart. Equal seeds "
-        "mean equal arrivals, truths and noise for all policies; intervals are paired bootstraps. `good` requests met both "
-        "SLOs (TTFT 1 s + 0.25 ms per prompt token, TPOT as stated); refused and cut ones are misses. `+queue` is a "
-        f"baseline behind our queue. `{bound}` knows all output lengths and has fresh reports: not a policy, but no bound "
-        "either. Load 1.0 is the backlog throughput of the fleet on that trace. The linear programme is a relaxation: no "
-        "policy can serve a larger share well, and most likely none can reach it.",
+        "Each replica's true speed differs by up to 20 % from what is believed of it; reports are 0.5 s apart. Equal "
+        "seeds mean equal arrivals, truths and noise for all policies; intervals are paired bootstraps. `good` requests "
+        "met both SLOs (TTFT 1 s + 0.25 ms per prompt token, TPOT as stated); refused and cut ones are misses. `+queue` "
+        f"is a baseline behind our queue. `{bound}` knows all output lengths and has fresh reports: not a policy, but no "
+        "bound either. Load 1.0 is the backlog throughput of the fleet on that trace. The linear programme is a "
+        "relaxation: no policy can serve a larger share well, and most likely none can reach it.",
         "",
         "## Goals",
         "",
