@@ -131,11 +131,11 @@ def document(
         f"{took_s / 60:.0f} minutes on 2 cores, {seeds} seeds.",
         "",
         "Each replica's true speed differs by up to 20 % from what is believed of it; reports are 0.5 s apart. Equal "
-        "seeds mean equal arrivals, truths and noise for all policies; intervals are paired bootstraps. `good` requests "
-        "met both SLOs (TTFT 1 s + 0.25 ms per prompt token, TPOT as stated); refused and cut ones are misses. `+queue` "
-        f"is a baseline behind our queue. `{bound}` knows all output lengths and has fresh reports: not a policy, but no "
-        "bound either. Load 1.0 is the backlog throughput of the fleet on that trace. The linear programme is a "
-        "relaxation: no policy can serve a larger share well, and most likely none can reach it.",
+        "seeds mean equal arrivals, truths and noise for all policies; intervals are paired bootstraps. `good` "
+        "requests met both SLOs (TTFT 1 s + 0.25 ms per prompt token, TPOT as stated); refused and cut ones are "
+        f"misses. `+queue` is a baseline behind our queue. `{bound}` knows all output lengths and has fresh reports: "
+        "not a policy, but no bound either. Load 1.0 is the backlog throughput of the fleet on that trace. The linear "
+        "programme is a relaxation: no policy can serve a larger share well, and most likely none can reach it.",
         "",
         "## Goals",
         "",

@@ -56,5 +56,10 @@ def test_a_queue_and_foresight_are_asked_for_by_name() -> None:
     mean, sigma = seer.make_brain(0)._fleet.length.forecast("served", 321)  # type: ignore[attr-defined]
     assert (mean, sigma) == (pytest.approx(321, abs=1), pytest.approx(0, abs=1))
     assert math.isfinite(mean)
+    tuned = contender("cache_aware+tuned+queue").make_brain(0)._scheduler.policy  # type: ignore[attr-defined]
+    assert tuned.binds_late
+    assert contender("cache_aware+tuned").make_brain != contender("cache_aware").make_brain
     with pytest.raises(UnknownPolicy, match="lmetric"):
         contender("lmetrik")
+    with pytest.raises(UnknownPolicy, match="has no tuned constants"):
+        contender("random+tuned")

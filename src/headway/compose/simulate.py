@@ -12,9 +12,13 @@ from headway.core.brain import Brain
 from headway.core.constants import BrainConfig, LengthConfig
 from headway.core.plugin import Plugin
 from headway.sim.sweep import Contender
+from headway.sim.tuned import TUNED
 
 QUEUE = "+queue"
 """Suffix of a policy that is to run behind our queue."""
+
+TUNED_SUFFIX = "+tuned"
+"""Suffix of a baseline that is to run with the constants we found best for it (sim/tuned)."""
 
 CLAIRVOYANT = "clairvoyant"
 """The default policy with true output lengths and fresh reports: a bound, not a policy."""
@@ -55,17 +59,24 @@ class MakeBrain(msgspec.Struct, frozen=True):
 
 
 def contender(name: str, config: BrainConfig | None = None, registry: Registry | None = None) -> Contender:
-    """`lmetric`, `lmetric+queue` or `clairvoyant`. Raises UnknownPolicy."""
+    """`lmetric`, `lmetric+queue`, `cache_aware+tuned`, `cache_aware+tuned+queue` or `clairvoyant`. Raises
+    UnknownPolicy."""
     config = config or BrainConfig()
     registry = registry or find()
     if name == CLAIRVOYANT:
         foreseeing = msgspec.structs.replace(config, length=_FORESEEN)
         return Contender(name, MakeBrain("headroom", foreseeing), clairvoyant=True)
-    policy = name.removesuffix(QUEUE)
+    published = name.removesuffix(QUEUE)
+    policy = published.removesuffix(TUNED_SUFFIX)
     if policy not in registry.policies:
         hint = near(policy, registry.policies) or f"; there are {', '.join(sorted(registry.policies))}"
         raise UnknownPolicy(f"no policy is named {policy!r}{hint}")
-    return Contender(name, MakeBrain(policy, config, queued=name.endswith(QUEUE)))
+    options = b""
+    if policy != published:
+        if policy not in TUNED:
+            raise UnknownPolicy(f"{policy} has no tuned constants; these have: {', '.join(sorted(TUNED))}")
+        options = msgspec.json.encode(TUNED[policy])
+    return Contender(name, MakeBrain(policy, config, name.endswith(QUEUE), options))
 
 
 def contenders(names: Iterable[str], config: BrainConfig | None = None) -> tuple[Contender, ...]:
