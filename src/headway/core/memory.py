@@ -1,9 +1,8 @@
 """How full a KV pool will get: the forecast peak of a running batch, in tokens.
 
-Two forms of the same question. `forecast_peak` is exact for known remaining lengths (the Past-Future formula of
-LightLLM). `Curve` is for uncertain ones: the expected use at a few fixed horizons of decode steps, with its variance,
-kept as sums so that a request is added or taken away without walking the batch. What is *not* here: who holds what
-(ledger) and how long outputs are (length).
+For known remaining lengths the Past-Future formula of LightLLM would be exact. `Curve` is for uncertain ones: the
+expected use at a few fixed horizons of decode steps, with its variance, kept as sums so that a request is added or
+taken away without walking the batch. What is *not* here: who holds what (ledger) and how long outputs are (length).
 """
 
 import math
@@ -147,27 +146,6 @@ class Curve:
             if batch + alone + z * math.sqrt(extra_var) > room:
                 return False
         return True
-
-
-def forecast_peak(batch: Iterable[tuple[int, int]], block_tokens: int = 1) -> int:
-    """Largest use (tokens) of requests given as (context now, tokens left), if none joins.
-
-    Past-Future formula: with remaining lengths sorted descending, `max_k sum_{j<=k} (c_j + l_k)`: when the k-th
-    longest ends, it and all longer ones have grown by l_k. Each is rounded up to whole blocks.
-    """
-    ordered = sorted(batch, key=lambda item: -item[1])
-    peak = 0
-    for k, (_, left) in enumerate(ordered):
-        use = sum(-(-(context + left) // block_tokens) * block_tokens for context, _ in ordered[: k + 1])
-        peak = max(peak, use)
-    return peak
-
-
-def overflow_probability(headroom: float, sigma: float) -> float:
-    """Chance that demand exceeds the pool: `1 - Phi(headroom / sigma)`; a step when sigma is zero."""
-    if sigma <= 0.0:
-        return 0.0 if headroom >= 0.0 else 1.0
-    return 0.5 * math.erfc(headroom / sigma / math.sqrt(2.0))
 
 
 class Residual:
