@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headway.core.memory import HORIZONS, Curve, Outlook, Residual
 
+
 def exponential(mean: float) -> list[float]:
     return [math.exp(-t / mean) for t in HORIZONS]
 
