@@ -121,3 +121,12 @@ def test_queues_are_one_per_model() -> None:
     assert admission.queue("m") is admission.queue("m")
     assert admission.queue("n") is not admission.queue("m")
     assert admission.queued == 1
+
+
+def test_when_a_request_is_due_is_worked_out_once() -> None:
+    """It waits again after a failed attempt: its objective counts from its arrival, whatever was learned since."""
+    admission, asked = Gate().admission, job("r")
+    first = admission.due(asked, [])
+    admission._lag_s = 0.5
+    assert admission.due(asked, []) == first
+    assert admission.due(job("s"), []) < first

@@ -243,8 +243,10 @@ def test_the_queue_is_bounded_in_time() -> None:
 def test_leaving_the_queue_costs_nothing_and_lets_others_up() -> None:
     house = tight(bypass_max=0)
     ask(house, "r", tokens=500)
+    ask(house, "s", tokens=100)
     ask(house, "big", tokens=900)
-    ask(house, "small", tokens=100)
+    assert only(house.end("s-0"), Dispatch) == []
+    assert only(ask(house, "small", tokens=100), Hold), "the only replica is kept for the big one"
     commands = house.tell(RequestCancelled(house.now, RequestId("big")))
     assert [d.request_id for d in only(commands, Dispatch)] == ["small"]
     assert house.tell(RequestCancelled(house.now, RequestId("big"))) == []

@@ -382,6 +382,20 @@ def test_the_forecast_grows_when_outputs_do() -> None:
     assert yard.view.output_left_mean == yard.view.reserved_tokens
 
 
+def test_what_nobody_asks_for_is_not_forecast_again() -> None:
+    """Policies that read no forecast see what was expected at dispatch; what has been generated counts all the same."""
+    yard = Yard(metrics=False, kv_capacity_tokens=100_000)
+    yard.fleet = Fleet(foresees=False)
+    yard.replica = yard.fleet.upsert(spec("a", kv_capacity_tokens=100_000), yard.now, False, yard.out)
+    yard.open("r-0", prompt=100)
+    yard.first("r-0")
+    before = yard.view.peak_mean
+    yard.now += 1.0
+    yard.grow("r-0", 3000)
+    assert yard.view.peak_mean == before
+    assert yard.view.context_tokens == 3100.0
+
+
 def test_an_answer_in_one_piece_is_presumed_to_progress() -> None:
     yard = Yard()
     yard.open("r-0", prompt=100, stream=False)

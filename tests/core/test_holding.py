@@ -6,24 +6,23 @@ import pytest
 
 from headway.core.commands import Command, Dispatch, Hold, Reject, SetTimer
 from headway.core.constants import AdmissionConfig, BrainConfig, PaceConfig, SpeedConfig
-from headway.core.events import DrainAsked, TimerFired
-from headway.core.ids import ReplicaId
+from headway.core.events import DrainAsked, ProbeSucceeded, ReplicasChanged, RequestCancelled, TimerFired
+from headway.core.ids import ReplicaId, RequestId
 from headway.core.plugin import Chance
 from headway.core.request import Demand
 from headway.core.view import ReplicaView
-from tests.core.house import FewestInFlight, House, decision, only, sent_to
+from tests.core.house import FewestInFlight, House, decision, only, sent_to, spec
 
 A, B = ReplicaId("a"), ReplicaId("b")
 
 
 class Priced:
-    """Seconds by replica, as told, and what has to be waited for."""
+    """Costs by replica, as told."""
 
     name = "priced"
     parts: tuple[str, ...] = ()
     tolerance = 0.0
     binds_late = True
-    counts_waits = True
 
     def __init__(self, **costs: float) -> None:
         self.table = costs
@@ -31,7 +30,7 @@ class Priced:
     def costs(
         self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
     ) -> Sequence[tuple[float, ...]]:
-        return [(self.table[view.id] + demand.waits.get(view.id, 0.0),) for view in views]
+        return [(self.table[view.id],) for view in views]
 
 
 def ready(*names: str, policy: object = None, **facts: object) -> House:
@@ -200,7 +199,6 @@ def test_others_take_what_a_paced_one_cannot() -> None:
 
 def test_exclusions_tell_the_pace_from_memory() -> None:
     policy = Priced(a=0.0, b=1.0, c=2.0)
-    policy.counts_waits = False
     house = paced("a", "b", "c", policy=policy)
     assert sent_to(house.ask("r", prompt_tokens=5000)) == A
     house.report("b", kv_capacity_tokens=1000, kv_used_tokens=990, running=3, waiting=0)
@@ -209,59 +207,156 @@ def test_exclusions_tell_the_pace_from_memory() -> None:
     assert decision(commands).exclusions == {"paced": 1, "no_headroom": 1}
 
 
-class TestWaitingForTheBetter:
-    """Policies whose costs are seconds count the wait."""
+def test_a_cached_prompt_is_not_paced() -> None:
+    house = paced("a", target=1.0)
+    facts = {"prompt_tokens": 1024, "prompt_bytes": 4096, "prefix_hashes": tuple(range(1, 9))}
+    assert sent_to(house.ask("r", **facts)) == A
+    assert only(house.ask("other", prompt_tokens=500), Hold)
+    assert sent_to(house.ask("t", **facts)) == A
 
-    def test_the_favourite_is_waited_for_if_that_costs_less(self) -> None:
-        house = paced("a", "b", policy=Priced(a=0.0, b=30.0), target=1.0)
-        assert sent_to(house.ask("r", prompt_tokens=300)) == A
-        assert only(house.ask("s", prompt_tokens=500), Hold)
-        house.wait(0.51)
-        assert sent_to(house.tell(TimerFired(house.now, "queue:m"))) == A
 
-    def test_another_is_taken_if_the_wait_costs_more(self) -> None:
-        house = paced("a", "b", policy=Priced(a=0.0, b=0.5), target=1.0)
-        assert sent_to(house.ask("r", prompt_tokens=500)) == A
-        assert sent_to(house.ask("s", prompt_tokens=500)) == B
+def test_a_flow_of_long_prompts_is_not_paced() -> None:
+    """Nobody waits for a turn that would help nobody; prompts that can be spread wait."""
+    for tokens, waits in ((200, True), (5000, False)):
+        house = paced("a", target=1.0, longest_s=1.0)
+        for number in range(3):
+            house.ask(f"r{number}", prompt_tokens=tokens)
+            house.wait(0.6)
+        house.brain._admission.pace.sent(house.view("a"), 10_000, house.now)  # type: ignore[union-attr]
+        assert bool(only(house.ask("s", prompt_tokens=tokens), Hold)) is waits
 
-    def test_no_wait_is_worth_an_objective(self) -> None:
-        house = paced("a", "b", policy=Priced(a=0.0, b=30.0), target=1.0)
-        assert sent_to(house.ask("r", prompt_tokens=5000)) == A
-        assert sent_to(house.ask("s", prompt_tokens=100)) == B, "12 s are more than its objective allows"
-        house.wait(6.0)
-        assert house.brain.ignored == 0
 
-    def test_who_is_late_anyway_waits_for_the_favourite(self) -> None:
-        house = paced("a", "b", policy=Priced(a=0.0, b=30.0), target=1.0)
-        assert sent_to(house.ask("r", prompt_tokens=9000)) == A
-        assert only(house.ask("s", prompt_tokens=5000), Hold), "its prefill alone takes longer than it may"
+# -- a replica is kept for who was overtaken too often
 
-    def test_only_the_first_few_are_asked_when_a_turn_comes(self) -> None:
-        policy = Priced(a=0.0, b=30.0)
-        house = paced("a", "b", policy=policy, target=1.0)
-        house.ask("r", prompt_tokens=300)
-        for number in range(9):
-            assert only(house.ask(f"s{number}", prompt_tokens=300), Hold)
-        asked: list[str] = []
-        true = policy.costs
-        policy.costs = lambda demand, *rest: asked.append(demand.request.id) or true(demand, *rest)  # type: ignore[method-assign,func-returns-value]
-        assert house.end("r-0") is not None
-        assert asked == [], "an end makes no turn come"
-        house.brain._admission.pace.sent(house.view("a"), 300, house.now)
-        house.wait(0.9)
+
+def outrun(*names: str, **limits: int) -> House:
+    """Each replica of 1,000 tokens has 600 in one request and 100 in another; `big` waits for 900 and was overtaken
+    twice, which is as often as it may be (`s0` and `s1` are those who went before)."""
+    config = BrainConfig(admission=AdmissionConfig(pace=False, bypass_max=2))
+    house = House(Priced(**{name: float(k) for k, name in enumerate(names)}), config)
+    specs = [spec(n, kv_capacity_tokens=1000, max_model_tokens=limits.get(n)) for n in names]
+    house.tell(ReplicasChanged(house.now, tuple(specs)))
+    for name in names:
+        house.tell(ProbeSucceeded(house.now, ReplicaId(name)))
+        assert sent_to(ask(house, f"r-{name}", 600)) == name
+        assert sent_to(ask(house, f"q-{name}", 200)) == name
+    assert only(ask(house, "big", 900), Hold)
+    for number in range(2):
+        assert sent_to(ask(house, f"s{number}", 50)) == names[0]
+        house.end(f"s{number}-0")
+    return house
+
+
+def kept(house: House) -> tuple[str, str]:
+    queue = house.brain._admission.queue("m")
+    return queue.kept, queue.kept_for
+
+
+class TestKept:
+    """One huge prompt stops one replica, not the fleet."""
+
+    def test_others_go_elsewhere_meanwhile(self) -> None:
+        house = outrun("a", "b", "c")
+        assert kept(house) == ("a", "big")
+        commands = ask(house, "t", 100)
+        assert sent_to(commands) == "b", "a has as much room, and is cheaper"
+        assert decision(commands).exclusions == {"kept": 1}
+        assert only(ask(house, "u", 150), Dispatch)[0].replica_id == "c"
+        assert kept(house) == ("a", "big"), "one only, however many overtake it"
+
+    def test_the_one_with_the_most_headroom_is_kept(self) -> None:
+        house = outrun("a", "b", "c")
+        house.tell(RequestCancelled(house.now, RequestId("big")))
+        house.end("q-b-0")
+        assert only(ask(house, "big2", 900), Hold)
+        for number in range(2):
+            assert sent_to(ask(house, f"t{number}", 50)) == "a"
+            house.end(f"t{number}-0")
+        assert kept(house) == ("b", "big2")
+
+    def test_one_that_is_too_small_for_it_is_not(self) -> None:
+        house = outrun("a", "b", a=800)
+        house.end("q-a-0")
+        assert kept(house) == ("b", "big")
+
+    def test_no_replica_that_could_hold_it_means_none_is_kept(self) -> None:
+        house = outrun("a", "b", a=800)
+        house.tell(RequestCancelled(house.now, RequestId("big")))
+        assert only(ask(house, "big2", 900), Hold)
+        for number in range(2):
+            ask(house, f"t{number}", 50)
+        house.tell(DrainAsked(house.now, B))
+        house.end("t0-0")
+        assert kept(house) == ("", "")
+
+    def test_it_goes_when_the_kept_one_is_free_and_the_keeping_ends(self) -> None:
+        house = outrun("a", "b")
+        assert released(house.end("q-a-0")) == []
+        assert released(house.end("r-a-0")) == ["big"]
+        assert kept(house) == ("", "")
+        assert sent_to(ask(house, "t", 50)) == A
+
+    def test_it_goes_elsewhere_if_that_is_free_before(self) -> None:
+        house = outrun("a", "b")
+        house.end("q-b-0")
+        assert sent_to(house.end("r-b-0")) == B
+        assert kept(house) == ("", "")
+        assert sent_to(ask(house, "t", 50)) == A
+
+    def test_it_ends_when_the_client_goes_away(self) -> None:
+        house = outrun("a")
+        assert only(ask(house, "t", 50), Hold)
+        assert released(house.tell(RequestCancelled(house.now, RequestId("big")))) == ["t"]
+        assert kept(house) == ("", "")
+
+    def test_it_ends_when_time_is_over(self) -> None:
+        house = outrun("a")
+        house.wait(29.0)
+        assert only(ask(house, "t", 50), Hold)
+        house.wait(1.0)
         commands = house.tell(TimerFired(house.now, "queue:m"))
-        assert len(released(commands)) <= 1
-        assert len(asked) <= 1 + AdmissionConfig().turns
+        assert [r.request_id for r in only(commands, Reject)] == ["big"]
+        assert released(commands) == ["t"]
 
-    def test_a_cached_prompt_does_not_wait(self) -> None:
-        house = paced("a", policy=Priced(a=0.0), target=1.0)
-        facts = {"prompt_tokens": 1024, "prompt_bytes": 4096, "prefix_hashes": tuple(range(1, 9))}
-        assert sent_to(house.ask("r", **facts)) == A
-        assert only(house.ask("other", prompt_tokens=500), Hold)
-        assert sent_to(house.ask("t", **facts)) == A
+    def test_another_is_kept_when_that_one_leaves(self) -> None:
+        house = outrun("a", "b")
+        house.tell(DrainAsked(house.now, A))
+        assert released(house.end("q-b-0")) == []
+        assert kept(house) == ("b", "big")
+        assert only(ask(house, "t", 50), Hold)
+        assert released(house.end("r-b-0")) == ["big", "t"]
 
-    def test_memory_is_still_looked_at(self) -> None:
-        house = paced("a", "b", policy=Priced(a=0.0, b=0.1), target=1.0)
-        house.report("b", kv_capacity_tokens=1000, kv_used_tokens=990, running=3, waiting=0)
-        assert sent_to(house.ask("r", prompt_tokens=500)) == A
-        assert only(house.ask("s", prompt_tokens=400), Hold), "a takes none now, b has no memory"
+    def test_at_a_single_replica_everybody_waits_for_it(self) -> None:
+        house = outrun("a")
+        for number in range(3):
+            assert only(ask(house, f"t{number}", 10), Hold)
+        assert released(house.end("q-a-0")) == []
+        assert released(house.end("r-a-0")) == ["big", "t0", "t1", "t2"]
+
+    @pytest.mark.parametrize("count", [1, 40])
+    def test_it_is_asked_wherever_it_has_got_to(self, count: int) -> None:
+        """Others have less slack and are before it now, as many as are looked at and more; and it must not be skipped
+        for needing more than one who was refused because the replica is kept."""
+        house = outrun("a")
+        for number in range(count):
+            assert only(ask(house, f"t{number}", 10), Hold)
+        assert house.brain.queue_positions()["big"] == count + 1
+        house.end("q-a-0")
+        assert released(house.end("r-a-0"))[0] == "big"
+
+    def test_who_became_late_is_asked_as_well(self) -> None:
+        house = outrun("a")
+        house.wait(10.0)
+        assert only(ask(house, "t", 50), Hold)
+        house.end("q-a-0")
+        assert house.brain.queue_positions() == {RequestId("t"): 1, RequestId("big"): 2}
+        assert released(house.end("r-a-0")) == ["big", "t"]
+
+    def test_the_next_head_that_is_outrun_takes_over(self) -> None:
+        house = outrun("a", "b")
+        assert only(ask(house, "hurried", 850), Hold)
+        assert house.brain.queue_positions()[RequestId("hurried")] == 1
+        for number in range(2):
+            assert sent_to(ask(house, f"t{number}", 50)) == B
+            house.end(f"t{number}-0")
+        assert kept(house)[1] == "hurried"

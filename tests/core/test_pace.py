@@ -1,5 +1,7 @@
 """The pace of prefill: earned, spent, and given up where it is of no use."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from headway.core.pace import Flow, Pace
 from headway.core.view import ReplicaView, Speed
 from tests.core.house import FewestInFlight, House
 
-CONFIG = PaceConfig(target=1.0, burst_s=0.5, least=0.1, cached=0.5, give_up=2.0, resume=1.0)
+CONFIG = PaceConfig(target=1.0, burst_s=0.5, least=0.1, cached=0.5, give_up=2.0, resume=1.0, longest_s=9.0)
 SLO = SloConfig(tpot_s=0.05)
 A = ReplicaId("a")
 KNOWN = Speed(0.020, 0.0005, 0.0, 10_000.0, True)
@@ -104,6 +106,55 @@ def test_a_pace_that_cannot_keep_up_is_given_up_and_taken_up_again() -> None:
     swamp(gate, 4_000, 180.0, 60)
     gate.sent(here, 90_000, 240.0)
     assert not gate.open("m", here, 100, 0, 240.0)
+
+
+def flowing(gate: Pace, prompts: Sequence[int], views: Sequence[ReplicaView]) -> None:
+    """A prompt each half second: less than passes, so it is by their lengths that a pace is of use or not."""
+    for number in range(40):
+        gate.arrived("m", prompts[number % len(prompts)], views, number / 2)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "rates", "useless"),
+    [
+        ([300], [10_000.0], False),
+        ([2900], [10_000.0], False),
+        ([3100], [10_000.0], True),
+        ([100, 100, 100, 100, 100, 100, 100, 100, 100, 6000], [10_000.0], True),  # few, but most of the tokens
+        ([2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000, 4000], [10_000.0], False),
+        ([3100], [10_000.0, 12_000.0], False),  # their mean counts
+        ([3100], [10_000.0, 8_000.0], True),
+    ],
+)
+def test_a_flow_of_long_prompts_cannot_be_paced(prompts: list[int], rates: list[float], useless: bool) -> None:
+    """Of 0.3 s at most may the prefill be that a prompt token is a part of, on average."""
+    gate = pace(give_up=10.0, resume=9.0, longest_s=0.3)
+    views = [view(f"r{k}", speed=Speed(0.020, 0.0005, 0.0, rate, True)) for k, rate in enumerate(rates)]
+    gate.sent(views[0], 50_000, 0.0)
+    flowing(gate, prompts, views)
+    assert gate.open("m", views[0], 100, 0, 0.0) is useless
+    assert (gate.waits("m", views, 0.0) == {}) is useless
+
+
+def test_the_pace_is_taken_up_again_when_prompts_are_short_again() -> None:
+    gate, here = pace(give_up=10.0, resume=9.0, longest_s=0.3), view()
+    gate.sent(here, 10**6, 0.0)
+    gate.arrived("m", 20_000, [here], 0.0)
+    gate.arrived("m", 20_000, [here], 1.0)
+    assert gate.open("m", here, 100, 0, 1.0)
+    for tenth in range(1200):
+        gate.arrived("m", 200, [here], 1.0 + tenth / 10)
+    assert not gate.open("m", here, 100, 0, 60.0)
+
+
+def test_the_typical_prompt_is_that_of_a_token_not_of_a_request() -> None:
+    flow = Flow(0.0)
+    assert flow.typical == 0.0
+    for tokens in (100.0, 100.0, 1000.0):
+        flow.add(tokens, 0.0, 30.0)
+    assert flow.typical == pytest.approx((2 * 100**2 + 1000**2) / 1200)
+    flow.add(100.0, 3000.0, 30.0)
+    assert flow.typical == pytest.approx(100.0), "the long past is forgotten"
 
 
 def test_flows_of_models_that_are_gone_are_forgotten() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Tries
-from headway.core.ids import RequestId
+from headway.core.ids import ReplicaId, RequestId
 from headway.core.memory import Outlook
 from headway.core.queue import HoldQueue
 from tests.core.house import demand, request
@@ -62,23 +62,45 @@ def test_the_wait_is_bounded_from_arrival() -> None:
     assert queue.next_expiry == 32.0
 
 
-def test_the_head_is_overtaken_only_so_often() -> None:
+def test_the_head_is_outrun_when_it_was_overtaken_so_often() -> None:
     queue = filled(2, AdmissionConfig(bypass_max=2))
-    assert queue.passable
     queue.overtake()
-    assert queue.passable
+    assert queue.outrun is None
     queue.overtake()
-    assert not queue.passable
+    assert queue.outrun is not None
+    assert queue.outrun.job.request.id == "r0"
     queue.release(RequestId("r0"), 1.0)
-    assert queue.passable, "the next head starts anew"
+    assert queue.outrun is None, "the next head starts anew"
     empty = HoldQueue(AdmissionConfig(bypass_max=0))
     empty.overtake()
-    assert empty.passable
+    assert empty.outrun is None
+
+
+@pytest.mark.parametrize("leave", ["remove", "release"])
+def test_what_is_kept_is_kept_until_that_one_leaves(leave: str) -> None:
+    queue = filled(3)
+    queue.kept, queue.kept_for = ReplicaId("a"), RequestId("r1")
+    queue.release(RequestId("r0"), 4.0)
+    assert (queue.kept, queue.kept_for) == ("a", "r1")
+    if leave == "release":
+        queue.release(RequestId("r1"), 5.0)
+    else:
+        queue.remove(RequestId("r1"))
+    assert (queue.kept, queue.kept_for) == ("", "")
 
 
 def test_only_the_front_is_looked_at() -> None:
     assert len(filled(9, AdmissionConfig(scan=4)).within_reach(0.0)) == 5
     assert len(filled(3, AdmissionConfig(scan=4)).within_reach(0.0)) == 3
+
+
+@pytest.mark.parametrize(
+    ("kept", "seen"), [("r0", ["r0", "r1", "r2"]), ("r2", ["r2", "r0", "r1"]), ("r8", ["r8", "r0", "r1"])]
+)
+def test_whoever_has_a_replica_kept_is_looked_at_first(kept: str, seen: list[str]) -> None:
+    queue = filled(9, AdmissionConfig(scan=2))
+    queue.kept_for = RequestId(kept)
+    assert [item.job.request.id for item in queue.within_reach(0.0)] == seen
 
 
 def test_held_is_marked_on_the_job() -> None:
@@ -146,16 +168,16 @@ class TestOrder:
         queue.overtake(late=True)
         counts = {item.job.request.id: item.bypassed for item in queue}
         assert counts == {"head": 2, "next": 0, "late": 1}
-        assert not queue.passable
+        assert queue.outrun is next(iter(queue))
 
     def test_a_late_head_may_be_overtaken_as_often_as_any(self) -> None:
         queue = ordered(late_bypass=2, bypass_max=2)
         queue.push(job("late"), 0.0, -1.0)
         for _ in range(3):
             queue.overtake()
-        assert queue.passable
+        assert queue.outrun is None
         queue.overtake()
-        assert not queue.passable
+        assert queue.outrun is next(iter(queue))
 
     def test_positions_are_what_the_order_says(self) -> None:
         queue = ordered(late_bypass=1)

@@ -96,12 +96,11 @@ def demand(
     hits: dict[str, int] | None = None,
     model: str = "m",
     sigma: float = 100.0,
-    waits: dict[ReplicaId, float] | None = None,
 ) -> Demand:
     """A request of that many prompt tokens, forecast to generate `output`."""
     request = RequestInfo(id=RequestId("q"), model=model, prompt_tokens=prompt)
     found = {ReplicaId(name): hit for name, hit in (hits or {}).items()}
-    return Demand(request, prompt, output, sigma, 0, found, waits=waits or {})
+    return Demand(request, prompt, output, sigma, 0, found)
 
 
 def pick(policy: Policy, wanted: Demand, views: Sequence[ReplicaView], rng: random.Random, now: float = 0.0) -> int:

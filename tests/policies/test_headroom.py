@@ -1,175 +1,240 @@
-"""The default policy: what it must prefer, and the traps it must not fall into."""
+"""The default policy: request-seconds held up, what counts into them, and how they rank."""
 
-import math
+import itertools
 import random
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headway.core.ids import ReplicaId
 from headway.core.view import ReplicaView, Speed
 from headway.policies.headroom import PLUGIN, Headroom
 from headway.policies.weights import HeadroomConfig
 from tests.policies.fleet import FAST, SLOW, UNKNOWN, busy, demand, pick, send, view
 
+CONFIG = HeadroomConfig(crowded=0.8)
+
 
 def costs(views: list[ReplicaView], **wanted: Any) -> list[dict[str, float]]:
     """Per replica: the total under "cost", and the parts by name."""
-    policy = Headroom(HeadroomConfig())
+    policy = Headroom(CONFIG)
     rows = policy.costs(demand(**wanted), views, 0.0, random.Random(0))
     return [dict(zip(("cost", *policy.parts), row, strict=True)) for row in rows]
 
 
-def test_cost_is_the_weighted_sum_of_its_parts() -> None:
+def ranked(*views: ReplicaView, **wanted: Any) -> list[str]:
+    """Names from the best on."""
+    rows = costs(list(views), **wanted)
+    return [view.id for _, view in sorted(zip((row["cost"] for row in rows), views, strict=True), key=lambda x: x[0])]
+
+
+def filled(name: str, share: float, **known: Any) -> ReplicaView:
+    """A replica of 100,000 tokens with so much of it in use; a request of 1,000 comes on top."""
+    return view(name, kv_used_tokens=100_000 * share - 1000, **known)
+
+
+def test_the_cost_is_the_product_of_its_parts() -> None:
     config = PLUGIN.config()
     assert isinstance(config, HeadroomConfig)
-    for row in costs([busy("a", 40), busy("b", 99, dispatched_tokens=900.0)]):
-        total = row["ttft"] + row["dec"] + row["ext"] + row["mem"] + row["unc"]
-        assert row["cost"] == pytest.approx(total)
+    for row in costs([busy("a", 40), busy("b", 95, prefill_backlog_tokens=900.0)]):
+        assert row["cost"] == pytest.approx(row["ttft_s"] * row["requests"] * row["crowding"])
 
 
-def test_ttft_is_backlog_and_own_prefill_over_the_rate() -> None:
-    (row,) = costs([view(prefill_backlog_tokens=7_000.0)], prompt=1000)
-    assert row["ttft"] == pytest.approx(8_000 / FAST.prefill_tokens_per_s)
+class TestSeconds:
+    """How long the first token takes, and everybody waits."""
+
+    def test_backlog_and_own_prompt_over_the_rate(self) -> None:
+        (row,) = costs([view(prefill_backlog_tokens=7_000.0)], prompt=1000)
+        assert row["ttft_s"] == pytest.approx(8_000 / FAST.prefill_tokens_per_s)
+
+    def test_what_is_cached_is_not_computed(self) -> None:
+        warm, cold = costs([view("a"), view("b")], prompt=1000, hits={"a": 600})
+        assert warm["ttft_s"] == pytest.approx(400 / FAST.prefill_tokens_per_s)
+        assert cold["ttft_s"] == pytest.approx(1000 / FAST.prefill_tokens_per_s)
+
+    @pytest.mark.parametrize("hit", [1000, 1200])
+    def test_a_prompt_cached_in_whole_still_computes_a_token(self, hit: int) -> None:
+        (row,) = costs([view("a")], prompt=1000, hits={"a": hit})
+        assert row["ttft_s"] == pytest.approx(1 / FAST.prefill_tokens_per_s)
+
+    def test_a_warm_one_is_worth_a_crowd_but_not_any(self) -> None:
+        """Nine tenths cached: up to ten times the requests."""
+        assert ranked(busy("warm", 8), view("cold"), prompt=1000, hits={"warm": 900})[0] == "warm"
+        assert ranked(busy("warm", 10), view("cold"), prompt=1000, hits={"warm": 900})[0] == "cold"
+
+    def test_hardware_compares_by_its_rate(self) -> None:
+        """Eight times as fast, eight times the load."""
+        assert ranked(busy("fast", 6), view("slow", speed=SLOW)) == ["fast", "slow"]
+        assert ranked(busy("fast", 8), view("slow", speed=SLOW)) == ["slow", "fast"]
+
+    def test_a_stranger_is_taken_for_an_average_replica(self) -> None:
+        """An optimistic prior must not attract everything, nor a pessimistic one repel it for ever."""
+        for prior in (1e6, 10.0):
+            stranger = view("c", speed=Speed(1e-3, 0.0, 0.0, prior, False))
+            rows = costs([view("a", speed=FAST), view("b", speed=SLOW), stranger], prompt=1000)
+            assert rows[2]["ttft_s"] == pytest.approx(1000 / 22_500)
+
+    def test_strangers_among_themselves_are_equal(self) -> None:
+        quick = msgspec.structs.replace(UNKNOWN, prefill_tokens_per_s=12_000.0)
+        rows = costs([view("a", speed=UNKNOWN), view("b", speed=quick)], prompt=1000)
+        assert [row["ttft_s"] for row in rows] == [pytest.approx(0.1)] * 2, "the mean of 8,000 and 12,000"
+
+    def test_nor_does_the_order_of_those_it_is_an_average_of_show(self) -> None:
+        """To the last bit: equals must stay equal."""
+        known = [
+            view(f"r{k}", speed=Speed(0.01, 0.0, 0.0, rate, True))
+            for k, rate in enumerate((10_000.1, 12_345.6, 9_876.7, 23_456.7))
+        ]
+        stranger = view("new", speed=UNKNOWN)
+        assert len({costs([*order, stranger])[-1]["cost"] for order in itertools.permutations(known)}) == 1
+
+    def test_slow_start_slows_down(self) -> None:
+        warm, cold = costs([view("a"), view("b", slow_start=0.25)])
+        assert cold["ttft_s"] == pytest.approx(4 * warm["ttft_s"])
+
+    def test_slow_start_gets_a_smaller_share(self) -> None:
+        policy, rng, views = Headroom(CONFIG), random.Random(1), [view("a"), view("b", slow_start=0.1)]
+        for _ in range(60):
+            send(views, pick(policy, demand(1000), views, rng), demand(1000))
+        assert 0 < views[1].in_flight < views[0].in_flight / 2
 
 
-def test_a_prompt_cached_in_whole_still_computes_a_token() -> None:
-    (row,) = costs([view("a")], prompt=1000, hits={"a": 1000})
-    assert row["ttft"] == pytest.approx(1 / FAST.prefill_tokens_per_s)
+class TestRequests:
+    """Who waits for it."""
+
+    def test_those_who_run_those_who_wait_and_itself(self) -> None:
+        (row,) = costs([view(running=7.0, waiting=4.0, in_flight=3)])
+        assert row["requests"] == 12.0
+
+    def test_a_stale_report_is_replaced_by_counting(self) -> None:
+        """Frozen at 90 running, in truth we have two there; and the other way round."""
+        rows = costs([busy("a", 90, in_flight=2, stale=True), busy("b", 2, in_flight=90, stale=True)])
+        assert [row["requests"] for row in rows] == [3.0, 91.0]
+
+    def test_a_prefill_goes_where_it_stops_the_fewest(self) -> None:
+        assert ranked(busy("many", 40), busy("few", 20), view("none")) == ["none", "few", "many"]
 
 
-def test_others_pay_for_slower_steps_and_for_the_prefill() -> None:
-    idle, loaded = costs([view("a"), busy("b", 50, left=100.0)], prompt=1000, output=300.0)
-    assert idle["ext"] == 0.0
-    slower = FAST.step_per_request_s + FAST.step_per_token_s * 1000
-    assert loaded["ext"] == pytest.approx(50 * slower * 100 + 51 * 1000 / FAST.prefill_tokens_per_s)
+class TestCrowding:
+    """Memory counts when there is little left."""
 
-
-def test_what_has_to_be_waited_for_counts_more_than_its_seconds() -> None:
-    now, later = costs([view("a"), view("b")], waits={ReplicaId("b"): 2.0})
-    assert later["ttft"] == pytest.approx(now["ttft"] + 2.0 * HeadroomConfig().wait_weight)
-
-
-def test_hardware_compares_by_its_own_speed() -> None:
-    """The fast one carries several times the load before the slow one is the better choice."""
-    slow = busy("slow", 4, speed=SLOW)
-    assert pick(Headroom(HeadroomConfig()), demand(), [busy("fast", 16, speed=FAST), slow], random.Random(0)) == 0
-    rows = costs([busy("fast", 90, speed=FAST, prefill_backlog_tokens=60_000.0), view("slow", speed=SLOW)])
-    assert rows[1]["cost"] < rows[0]["cost"]
-
-
-def test_a_likely_preemption_costs_tens_of_seconds() -> None:
-    full, free = costs([busy("a", 95, left=400.0), busy("b", 90, left=400.0, kv_capacity_tokens=400_000)])
-    assert full["mem"] > 10.0
-    assert free["mem"] == 0.0
-
-
-def test_memory_counts_only_where_it_can_be_short() -> None:
-    rows = costs([view(f"r{k}") for k in range(8)])
-    assert all(row["mem"] == 0.0 for row in rows)
-
-
-def test_who_was_not_looked_at_does_not_win_by_it() -> None:
-    """With the cheapest all full, the evaluation goes on until the best is found, not to the fourth."""
-    views = [busy(f"full{k}", 96, left=400.0) for k in range(12)]
-    roomy = busy("roomy", 97, left=400.0, kv_capacity_tokens=400_000, prefill_backlog_tokens=40_000.0)
-    rows = costs([*views, roomy])
-    assert min(range(13), key=lambda k: rows[k]["cost"]) == 12
-    config = HeadroomConfig(exact=2)
-    limited = Headroom(config).costs(demand(), [*views, roomy], 0.0, random.Random(0))
-    assert min(range(13), key=lambda k: limited[k][0]) == 12
-    assert all(row[0] > 10.0 for row in limited[:12])
-
-
-def test_no_bonus_for_an_empty_pool() -> None:
-    """Half-full memory that is not short costs nothing."""
-    empty, half = costs([view("a"), view("b", kv_used_tokens=50_000.0, peak_mean=50_000.0, headroom_tokens=49_000.0)])
-    assert half["cost"] == empty["cost"]
-
-
-def test_a_full_pool_makes_the_request_wait_for_memory() -> None:
-    free, full = costs([busy("a", 90), busy("b", 90, kv_used_tokens=100_000.0)])
-    assert full["ttft"] > 2 * free["ttft"]
-
-
-def test_a_full_batch_makes_the_request_wait_for_a_slot() -> None:
-    free, full = costs([busy("a", 60, max_num_seqs=256), busy("b", 60, max_num_seqs=60)])
-    assert full["ttft"] > 2 * free["ttft"]
-
-
-def test_doubt_grows_with_the_age_of_the_sample() -> None:
-    fresh, old, none = costs(
-        [busy("a", 50, sample_age_s=0.1), busy("b", 50, sample_age_s=5.0), busy("c", 50, sample_age_s=-1.0)]
+    @pytest.mark.parametrize(
+        ("share", "crowding"),
+        [(0.1, 1.0), (0.5, 1.0), (0.79, 1.0), (0.9, 2.0), (0.95, 4.0), (0.98, 10.0), (1.0, 10.0), (3.0, 10.0)],
     )
-    assert none["unc"] == 0.0 < fresh["unc"] < old["unc"]
+    def test_in_inverse_proportion_to_what_is_left_and_never_more_than_when_nearly_full(
+        self, share: float, crowding: float
+    ) -> None:
+        (row,) = costs([filled("a", share)], prompt=1000)
+        assert row["crowding"] == pytest.approx(crowding)
+
+    def test_no_bonus_for_an_empty_pool(self) -> None:
+        empty, half = costs([view("a"), filled("b", 0.7)])
+        assert half["cost"] == empty["cost"]
+
+    def test_what_was_sent_before_will_be_there_too(self) -> None:
+        (row,) = costs([view(kv_used_tokens=40_000.0, prefill_backlog_tokens=49_000.0)], prompt=1000)
+        assert row["crowding"] == pytest.approx(2.0)
+
+    def test_a_cached_prompt_takes_its_place_all_the_same(self) -> None:
+        cold, warm = (costs([filled("a", 0.9)], prompt=1000, hits={"a": hit})[0] for hit in (0, 900))
+        assert warm["crowding"] == cold["crowding"] == pytest.approx(2.0)
+
+    def test_the_threshold_is_the_operators(self) -> None:
+        (row,) = Headroom(HeadroomConfig(crowded=0.5)).costs(demand(1000), [filled("a", 0.9)], 0.0, random.Random(0))
+        assert row[3] == pytest.approx(5.0)
+
+    def test_an_unknown_capacity_is_never_crowded(self) -> None:
+        (row,) = costs([view(kv_capacity_tokens=0, kv_used_tokens=10.0**7)])
+        assert row["crowding"] == 1.0
+
+    def test_a_roomier_one_is_preferred(self) -> None:
+        assert ranked(filled("full", 0.97), filled("roomy", 0.97, kv_capacity_tokens=400_000))[0] == "roomy"
 
 
-def test_a_stale_report_is_replaced_by_counting() -> None:
-    """Frozen at 90 running, in truth we have two there; and the other way round."""
-    rows = costs([busy("a", 90, in_flight=2, stale=True), busy("b", 90), busy("c", 2, in_flight=90, stale=True)])
-    assert rows[0]["ext"] < rows[1]["ext"] / 10
-    assert rows[2]["ext"] == pytest.approx(rows[1]["ext"], rel=0.5)
-
-
-def test_until_speeds_are_learned_prefill_work_times_batch() -> None:
-    views = [busy("a", 4, speed=UNKNOWN, prefill_backlog_tokens=500.0), view("b", speed=UNKNOWN, slow_start=0.5)]
-    first, second = costs(views, prompt=1000, hits={"a": 600})
-    assert first["cost"] == (500 + 400) * 5
-    assert second["cost"] == 1000 * 1 / 0.5
-
-
-def test_a_stranger_is_taken_for_an_average_replica() -> None:
-    """An optimistic prior must not attract everything, nor a pessimistic one repel it for ever."""
-    known = [view("a", speed=FAST), view("b", speed=SLOW)]
-    for prior in (1e6, 10.0):
-        stranger = view("c", speed=Speed(1e-3, 0.0, 0.0, prior, False))
-        rows = costs([*known, stranger])
-        assert rows[0]["cost"] < rows[2]["cost"] < rows[1]["cost"]
-
-
-def test_slow_start_gets_a_smaller_share() -> None:
-    policy, rng, views = Headroom(HeadroomConfig()), random.Random(1), [view("a"), view("b", slow_start=0.1)]
-    for _ in range(60):
-        send(views, pick(policy, demand(4000), views, rng), demand(4000))
-    assert views[1].in_flight < views[0].in_flight / 2
-
-
-def test_slow_start_scales_the_memory_that_may_be_filled() -> None:
-    (warm,), (cold,) = costs([busy("a", 40)]), costs([busy("a", 40, slow_start=0.3)])
-    assert warm["mem"] == 0.0
-    assert cold["mem"] > 10.0
-
-
-class TestSticky:
-    """Mostly cached prompts stay with their cache, within reason."""
-
-    def test_keeps_only_warm_ones(self) -> None:
-        rows = costs([busy("warm", 4, speed=SLOW), view("cold", speed=SLOW)], prompt=10_000, hits={"warm": 9_000})
-        assert rows[1]["cost"] == math.inf
-        assert rows[0]["cost"] < math.inf
-
-    def test_lets_go_when_the_warm_one_is_two_slos_behind(self) -> None:
-        behind = busy("warm", 30, speed=SLOW, prefill_backlog_tokens=50_000.0)
-        rows = costs([behind, view("cold", speed=SLOW)], prompt=10_000, hits={"warm": 9_000})
-        assert rows[1]["cost"] < rows[0]["cost"] < math.inf
-
-    def test_lets_go_when_it_costs_more_in_all_than_the_hit_is_worth(self) -> None:
-        """A popular system prompt, cached at one replica: no queue for prefill there, but a crowd."""
-        rows = costs([busy("warm", 80), view("cold")], prompt=2_000, hits={"warm": 1_800})
-        assert rows[1]["cost"] < rows[0]["cost"] < math.inf
-
-    @pytest.mark.parametrize(("prompt", "hit"), [(10_000, 7_000), (500, 450)])
-    def test_small_hits_only_count_by_the_prefill_they_save(self, prompt: int, hit: int) -> None:
-        rows = costs([busy("warm", 2), view("cold")], prompt=prompt, hits={"warm": hit})
-        assert rows[1]["cost"] < math.inf
-        assert rows[0]["ttft"] < rows[1]["ttft"]
-
-    def test_nothing_to_keep_when_all_are_warm(self) -> None:
-        rows = costs([view("a"), view("b")], prompt=10_000, hits={"a": 9_000, "b": 9_500})
-        assert all(row["cost"] < math.inf for row in rows)
+def test_equals_share_evenly() -> None:
+    policy, rng, counts = Headroom(CONFIG), random.Random(2), [0, 0, 0]
+    views = [view(f"r{k}") for k in range(3)]
+    rows = costs(views)
+    assert rows[0] == rows[1] == rows[2], "exactly: chance decides between them"
+    for _ in range(300):
+        counts[pick(policy, demand(), views, rng)] += 1
+    assert min(counts) > 60
 
 
 def test_sends_everything_where_the_prefix_is_while_it_is_idle() -> None:
-    policy, rng = Headroom(HeadroomConfig()), random.Random(2)
+    policy, rng = Headroom(CONFIG), random.Random(2)
     views = [view(f"r{k}", speed=SLOW) for k in range(4)]
     assert {pick(policy, demand(8_000, hits={"r2": 7_500}), views, rng) for _ in range(20)} == {2}
+
+
+# -- what holds whatever the fleet
+
+amounts = st.integers(0, 300_000).map(float)
+
+
+@st.composite
+def replicas(draw: st.DrawFn, name: str) -> ReplicaView:
+    rate = draw(st.floats(10.0, 1e6))
+    return view(
+        name,
+        speed=Speed(0.01, 0.0, 0.0, rate, draw(st.booleans())),
+        kv_capacity_tokens=draw(st.sampled_from((0, 1000, 100_000, 400_000))),
+        kv_used_tokens=draw(amounts),
+        prefill_backlog_tokens=draw(amounts),
+        running=draw(st.integers(0, 300).map(float)),
+        waiting=draw(st.integers(0, 300).map(float)),
+        in_flight=draw(st.integers(0, 300)),
+        stale=draw(st.booleans()),
+        slow_start=draw(st.sampled_from((0.1, 0.7, 1.0))),
+    )
+
+
+fleets = st.integers(1, 5).flatmap(lambda count: st.tuples(*(replicas(f"r{k}") for k in range(count))).map(list))
+prompts = st.integers(1, 200_000)
+hits = st.dictionaries(st.sampled_from(("r0", "r1", "r2")), st.integers(0, 200_000), max_size=3)
+
+
+@given(fleets, prompts, hits, st.randoms(use_true_random=False))
+def test_the_order_of_replicas_does_not_show(
+    views: list[ReplicaView], prompt: int, cached: dict[str, int], rng: random.Random
+) -> None:
+    order = list(range(len(views)))
+    rng.shuffle(order)
+    straight = costs(views, prompt=prompt, hits=cached)
+    assert costs([views[k] for k in order], prompt=prompt, hits=cached) == [straight[k] for k in order]
+
+
+@given(
+    replicas("r0"),
+    prompts,
+    hits,
+    st.sampled_from(("prefill_backlog_tokens", "kv_used_tokens", "running", "waiting", "in_flight")),
+    st.integers(1, 100_000),
+)
+def test_more_load_never_makes_a_replica_better(
+    here: ReplicaView, prompt: int, cached: dict[str, int], what: str, more: int
+) -> None:
+    loaded = msgspec.structs.replace(here, **{what: getattr(here, what) + more})
+    before, after = (costs([view], prompt=prompt, hits=cached)[0]["cost"] for view in (here, loaded))
+    assert after >= before
+    if what == "prefill_backlog_tokens":
+        assert after > before
+    if what in ("running", "waiting", "in_flight"):
+        assert (after > before) is (here.stale is (what == "in_flight"))
+
+
+@given(replicas("r0"), prompts, st.integers(0, 100_000), st.integers(1, 100_000))
+def test_a_longer_hit_never_makes_it_worse(here: ReplicaView, prompt: int, hit: int, more: int) -> None:
+    less, much = (costs([here], prompt=prompt, hits={"r0": count})[0]["cost"] for count in (hit, hit + more))
+    assert much <= less
+
+
+@given(fleets, prompts, hits)
+def test_every_part_is_at_least_what_it_is_alone(views: list[ReplicaView], prompt: int, cached: dict[str, int]) -> None:
+    for row in costs(views, prompt=prompt, hits=cached):
+        assert row["ttft_s"] > 0.0
+        assert row["requests"] >= 1.0
+        assert 1.0 - 1e-9 <= row["crowding"] <= 10.0 + 1e-9
