@@ -88,8 +88,8 @@ def _kind(ground: Ground, model: Stepping, count: float, jitter: float) -> Repli
     kind = kind_of(_Paced(model, jitter), count, config.max_num_seqs, config.max_num_batched_tokens)
     return msgspec.structs.replace(
         kind,
-        delay_s=pool.api_s,
-        delay_s_per_token=pool.api_s_per_token,
+        delay_s=pool.api.base_s + pool.api.serial_s,
+        delay_s_per_token=pool.api.per_token_s,
         kv_tokens=config.kv_blocks * config.block_size,
         longest=config.max_model_len,
     )

@@ -5,6 +5,8 @@ by constants that are too slow is none.
 """
 
 import itertools
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -22,6 +24,9 @@ _GRACE = 1e-9
 
 _SAFE = 0.999
 """Step times are asked for on a grid; between its points they are taken to be at least this share of the line."""
+
+_JUMP = 2.0
+"""So many times what a token more takes on average between two points of the grid is a jump."""
 
 _PROMPT_STEPS = (1, 64, 256, 1024, 4096)
 _BATCHES = (1, 8, 32, 128)
@@ -62,8 +67,11 @@ def kind_of(model: Stepping, count: float, max_num_seqs: int, max_num_batched_to
     """The lines under a step model, by asking it. Other sizes and delays are for the caller to add."""
     requests = np.unique(np.geomspace(1, max_num_seqs, 40).astype(int))
     tokens = np.unique(np.append(0, np.geomspace(1, max_num_batched_tokens, 120).astype(int)))
-    seconds = np.array([[model.step_s(Batch(r, 0, t, 0.0, r + (t > 0))) for t in tokens] for r in requests.tolist()])
-    lonely = np.array([[model.step_s(Batch(0, 0, t, 0.0, 1)) for t in tokens[1:].tolist()]])
+    grid = tokens.tolist()
+    jumps = [t for r in (0, *requests.tolist()) for t in _before_jumps(model, r, grid)]
+    tokens = np.unique(np.append(tokens, np.array(jumps, dtype=int)))
+    seconds = np.array([[_seconds(model, r, t) for t in tokens.tolist()] for r in requests.tolist()])
+    lonely = np.array([[_seconds(model, 0, t) for t in tokens[1:].tolist()]])
     far = 1 << 20
     read = [model.step_s(Batch(1, far, t, 0.0, 1)) - model.step_s(Batch(1, 0, t, 0.0, 1)) for t in (0, 1)]
     pairs = [model.step_s(Batch(r, 0, 1, far, 1)) - model.step_s(Batch(r, 0, 1, 0.0, 1)) for r in (0, 1)]
@@ -78,8 +86,33 @@ def kind_of(model: Stepping, count: float, max_num_seqs: int, max_num_batched_to
     )
 
 
+def _seconds(model: Stepping, requests: int, tokens: int) -> float:
+    return model.step_s(Batch(requests, 0, tokens, 0.0, requests + (tokens > 0)))
+
+
+def _before_jumps(model: Stepping, requests: int, grid: Sequence[int]) -> list[int]:
+    """The most prompt tokens before step times jump (beyond the largest CUDA graph, say), between points of the grid.
+    Nothing else there is as cheap for what it does, so a line that must not be above it has to know it."""
+    found = []
+    for low, high in itertools.pairwise(grid):
+        if high - low < 2 or (not low and not requests):
+            continue
+        begin, end = _seconds(model, requests, low), _seconds(model, requests, high)
+        usual = (end - begin) / (high - low)
+        while high - low > 1:
+            middle = (low + high) // 2
+            there = _seconds(model, requests, middle)
+            if (there - begin) * (high - middle) > (end - there) * (middle - low):
+                high, end = middle, there
+            else:
+                low, begin = middle, there
+        if end - begin > _JUMP * usual:
+            found.append(low)
+    return found
+
+
 def _under(requests: NDArray[np.int_], tokens: NDArray[np.int_], seconds: Floats) -> tuple[Line, ...]:
-    """Lines under a table of step times that touch it: with the slopes it has at a few places."""
+    """Lines under a table of step times that touch it: with the slopes of its lower envelopes at a few places."""
     lines = []
     for batch in [b for b in _BATCHES if b <= requests[-1]] or [0]:
         row = int(np.searchsorted(requests, batch))
@@ -93,11 +126,28 @@ def _under(requests: NDArray[np.int_], tokens: NDArray[np.int_], seconds: Floats
 
 
 def _slope(places: NDArray[np.int_], values: Floats, at: int) -> float:
-    """Of the line through a place and the next (the one before, at the end); 0 where there is one place only."""
+    """Of the lower convex envelope from a place on (up to it, at the end); 0 where there is one place only. Lines with
+    the slope of the curve itself would lie far below what is beyond a jump."""
     if len(places) < 2:
         return 0.0
-    left = min(at, len(places) - 2)
-    return max(0.0, float((values[left + 1] - values[left]) / (places[left + 1] - places[left])))
+    corners = _corners(places.tolist(), values.tolist())
+    right = min(bisect_right(corners, at), len(corners) - 1)
+    one, two = corners[right - 1], corners[right]
+    return max(0.0, float((values[two] - values[one]) / (places[two] - places[one])))
+
+
+def _corners(places: Sequence[int], values: Sequence[float]) -> list[int]:
+    """Indices of the points that the lower convex envelope goes through."""
+    found: list[int] = []
+    for k, (place, value) in enumerate(zip(places, values, strict=True)):
+        while len(found) > 1:
+            one, two = found[-2:]
+            rise = (values[two] - values[one]) * (place - places[one])
+            if rise < (value - values[one]) * (places[two] - places[one]):
+                break
+            found.pop()
+        found.append(k)
+    return found
 
 
 @dataclass(frozen=True)
