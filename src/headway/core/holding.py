@@ -13,7 +13,7 @@ from headway.core.commands import Command, Hold, Reject, SetTimer
 from headway.core.entries import Choice, Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.queue import HoldQueue
-from headway.core.scheduler import Avoid, Pool, Scheduler
+from headway.core.scheduler import Avoid, Pool, Scheduler, context_limit
 from headway.core.view import ReplicaView
 
 Send = Callable[[Job, Choice, float, list[Command]], None]
@@ -116,15 +116,19 @@ class Holding:
         self._arm(pool, queue, at, out)
 
     def _keep(self, queue: HoldQueue, pool: Pool) -> None:
-        """Whoever is first and was overtaken often enough has a replica kept for it: the one with the most headroom.
-        Only that one is closed to the others, so that one huge prompt does not stop a fleet."""
+        """Whoever is first and was overtaken often enough has a replica kept for it: the one with the most headroom, of
+        those that can hold it at all. Only that one is closed to the others: one huge prompt must not stop a fleet."""
         head = queue.outrun
         if head is None:
             return
-        request_id = head.job.request.id
-        if pool.candidates and (queue.kept_for != request_id or pool.candidate(queue.kept) is None):
-            queue.kept = max(pool.candidates, key=_headroom).spec.id
-            queue.kept_for = request_id
+        job = head.job
+        if queue.kept_for == job.request.id and pool.candidate(queue.kept) is not None:
+            return
+        large = [replica.spec.id for replica in pool.replicas if not 0 < context_limit(replica) < job.at_least]
+        views = [view for view in map(pool.candidate, large) if view is not None]
+        if views:
+            queue.kept = max(views, key=_headroom).spec.id
+            queue.kept_for = job.request.id
 
     def _asked(self, pool: Pool, replica_id: ReplicaId | None, at: float) -> Sequence[ReplicaView]:
         """Candidates worth asking."""

@@ -120,11 +120,14 @@ class HoldQueue:
         return head if head.bypassed >= most else None
 
     def within_reach(self, at: float) -> list[Waiting]:
-        """The head and those behind it that may be looked at, in order."""
+        """The head and those behind it that may be looked at, in order; before all, whoever a replica is kept for:
+        nobody else may have that one, so it must be asked wherever it has got to."""
         self._judge(at)
-        found = []
+        kept = self._items.get(self.kept_for)
+        found = [] if kept is None else [kept]
         for item in self:
-            found.append(item)
+            if item is not kept:
+                found.append(item)
             if len(found) > self._config.scan:
                 break
         return found

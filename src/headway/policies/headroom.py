@@ -17,6 +17,7 @@ Without a trusted report R is what we have in flight; without a known capacity t
 """
 
 from collections.abc import Sequence
+from math import fsum
 
 from headway.core.plugin import Chance, Plugin
 from headway.core.request import Demand
@@ -66,10 +67,11 @@ class Headroom:
 
 
 def _typical(views: Sequence[ReplicaView]) -> float:
-    """The mean prefill rate of those that are measured; of all, as believed at first, if none is."""
+    """The mean prefill rate of those that are measured; of all, as believed at first, if none is. Summed exactly: the
+    order of replicas must not show."""
     rates = [view.speed.prefill_tokens_per_s for view in views if view.speed.learned]
     rates = rates or [view.speed.prefill_tokens_per_s for view in views]
-    return sum(rates) / len(rates)
+    return fsum(rates) / len(rates)
 
 
 PLUGIN = Plugin("headroom", Headroom, HeadroomConfig)
