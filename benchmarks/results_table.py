@@ -11,7 +11,8 @@ from headway.workload.results import Run, RunResult
 CAP = 0.98
 """A goal that is a ratio cannot ask for more than this share of requests served well."""
 
-QUEUE = "+queue"
+QUEUE = ("+queue", "predictive")
+"""How names end of what stands behind our queue."""
 
 _HEAD = (
     "| policy | good | ours - it (95 %) | goodput/s | TTFT p50 / p99 s | TPOT p50 / p99 ms | late | shed |"
