@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.perfmodel import catalogue
-from headway.perfmodel.engine import Engine, EngineConfig
 from headway.perfmodel.decoding import Job
+from headway.perfmodel.engine import Engine, EngineConfig
 from headway.perfmodel.jump import JumpEngine
 from headway.perfmodel.sequence import Request
 from headway.perfmodel.steptime import Batch, StepModel

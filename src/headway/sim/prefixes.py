@@ -49,7 +49,8 @@ def prefixes(prompts: Sequence[Sequence[tuple[int, int]]]) -> Prefixes:
     size: list[int] = []
     paths: list[list[int]] = []
     for prompt in prompts:
-        place, path = -1, []
+        place = -1
+        path: list[int] = []
         for key, tokens in prompt:
             place = children.setdefault((place, key, tokens), len(passed))
             if place == len(passed):
