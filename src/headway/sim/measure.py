@@ -41,12 +41,9 @@ class Columns:
         self.usage: list[list[float]] = []
         self.running: list[list[int]] = []
         self.waiting: list[list[int]] = []
-        self.queued: list[int] = []
         self.preemptions: list[int] = []
         self.totals = np.zeros(4, dtype=np.int64)
         self.spoken: list[float] = []
-        self._held = 0
-        self._seen = [False] * count
 
     def dispatched(self, index: int, replica: SimReplica, at: float) -> None:
         """A request was sent, for the first time or again."""
