@@ -52,6 +52,9 @@ OURS = "headroom"
 BUFFERED = "predictive"
 """A policy of our own that was made with a queue: it stands with the baselines behind ours."""
 BOUND = "clairvoyant"
+NOTES = "\n## Notes\n"
+"""What stands in the page from here on was written by hand, and is kept."""
+
 BEHIND = 3
 """So many of the best baselines run again behind our queue."""
 
@@ -71,7 +74,8 @@ def main() -> None:
             results = {name: [run.result for run in runs] for name, runs in found.items()}
             options.json.write_bytes(msgspec.json.encode(results))
     if options.out:
-        options.out.write_text(document(points, found, limits, OURS, BOUND, time.time() - began))
+        notes = options.out.read_text().partition(NOTES)[2] if options.out.exists() else ""
+        options.out.write_text(document(points, found, limits, OURS, BOUND, time.time() - began) + NOTES + notes)
 
 
 def _measure(point: Point, options: argparse.Namespace) -> tuple[list[Run], float]:
