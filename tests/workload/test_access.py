@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from headway.core.ids import RequestId
 from headway.telemetry.access import Access
 from headway.telemetry.lines import AccessJson
 from headway.telemetry.redact import Redactor
@@ -13,20 +14,11 @@ LINE = AccessJson(Redactor(()))
 
 
 def line(at: float, duration_s: float, prompt: int, output: int, account: str = "ok", tenant: str = "") -> str:
-    return LINE(
-        Access(
-            at=at,
-            request_id="r",
-            method="POST",
-            path="/v1/chat/completions",
-            status=200,
-            account=account,  # type: ignore[arg-type]
-            tenant=tenant,
-            duration_s=duration_s,
-            prompt_tokens=prompt,
-            output_tokens=output,
-        )
-    )
+    access = Access(RequestId("r"), "POST", "/v1/chat/completions", "", 0.0)
+    access.at, access.duration_s, access.status, access.tenant = at, duration_s, 200, tenant
+    access.account = account  # type: ignore[assignment]
+    access.prompt_tokens, access.output_tokens = prompt, output
+    return LINE(access)
 
 
 def test_requests_come_back_by_arrival() -> None:
