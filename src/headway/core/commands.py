@@ -8,26 +8,36 @@ from headway.core.view import Decision
 
 
 class Dispatch(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Send the request to this replica. `model` is the name the engine knows; the body splices it if it differs."""
+    """Send the request to this replica. `model` is the name the engine knows; the body splices it if it differs.
+
+    `max_tokens` caps what the client asked for (0: it does not), `logprobs` False takes them out: what a burst costs
+    clients. `disclosed` are response headers (name, value) that say what was changed about the request.
+    """
 
     request_id: RequestId
     attempt_id: AttemptId
     replica_id: ReplicaId
     model: str
+    max_tokens: int = 0
+    logprobs: bool = True
+    disclosed: tuple[tuple[str, str], ...] = ()
 
 
 class Hold(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Keep the request; a Dispatch or Reject follows. `position` counts from 1."""
+    """Keep the request; a Dispatch or Reject follows. `position` counts from 1; `wait_s` is how long it may take, 0
+    while nothing is known of the pace. A body asks later for both by `Brain.prospects`."""
 
     request_id: RequestId
     position: int
+    wait_s: float = 0.0
 
 
 class Reject(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Answer the client with our own error. `shed` tells overload (accounted as shed) from a bad request.
 
     `code` is a stable word for machines (`model_not_found`, `context_length_exceeded`, `queue_full`, `queue_timeout`,
-    `no_replica`, `upstream_failed`, `quarantined`, `deadline`); `retry_after_s` is 0 when no header is to be sent.
+    `no_replica`, `upstream_failed`, `quarantined`, `deadline`, `rate_limit_exceeded`, `concurrency_limit`, `shed`,
+    `new_sessions_refused`, `model_not_allowed`, `policy_not_allowed`, `precision_unavailable`); `retry_after_s` is 0 when no header is to be sent.
     """
 
     request_id: RequestId
@@ -66,6 +76,29 @@ class Probe(msgspec.Struct, frozen=True, tag=True, gc=False):
     replica_id: ReplicaId
 
 
+class Restart(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Have the operator's hook restart this replica's engine, if there is one: `reason` says what befell it."""
+
+    replica_id: ReplicaId
+    reason: str
+
+
+class WarmUp(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Let this replica's engine generate one token before clients use it, then post ProbeSucceeded or ProbeFailed."""
+
+    replica_id: ReplicaId
+
+
+class LevelChanged(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A model's pool degrades or recovers: its level (0 to 4), whether a burst is on, and the saturation behind it."""
+
+    at: float
+    model: str
+    level: int
+    burst: bool
+    saturation: float
+
+
 class Settled(msgspec.Struct, frozen=True, tag=True, gc=False):
     """What really happened to an attempt, beside what was forecast: the forecast's error is a metric.
 
@@ -100,7 +133,7 @@ class HealthChanged(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Record(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Something worth keeping: for metrics, logs and explain."""
 
-    entry: Decision | Settled | HealthChanged
+    entry: Decision | Settled | HealthChanged | LevelChanged
 
 
-Command = Dispatch | Hold | Reject | Relay | Abort | SetTimer | Probe | Record
+Command = Dispatch | Hold | Reject | Relay | Abort | SetTimer | Probe | Restart | WarmUp | Record

@@ -6,6 +6,7 @@ from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome
 from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import RequestInfo
+from headway.core.tenant import Tenant
 
 
 class RequestArrived(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -95,6 +96,13 @@ class DrainAsked(msgspec.Struct, frozen=True, tag=True, gc=False):
     draining: bool = True
 
 
+class TenantsChanged(msgspec.Struct, frozen=True, tag=True):
+    """All tenants there are now, with their limits. Accounts of those that stay are kept."""
+
+    at: float
+    tenants: tuple[Tenant, ...] = ()
+
+
 Event = (
     RequestArrived
     | RequestCancelled
@@ -107,4 +115,5 @@ Event = (
     | ProbeFailed
     | TimerFired
     | DrainAsked
+    | TenantsChanged
 )

@@ -16,12 +16,16 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     `generates` is False for requests that produce no tokens step by step (embeddings, rerank, tokenize ...).
     `fingerprint` identifies the body, so that a request that kills engines can be quarantined.
     `deadline` is on the same monotonic clock as event times.
+    `tenant` is empty while no keys exist. `tier` is how important the request is (`core.tenant.Tier`); nothing that a
+    client says lifts it above what its tenant may have.
+    `precision_floor` is the least precision the client takes ("" = the one its model name stands for); `policy` the
+    routing policy it asks for, "" = the gateway's own. `body_bytes` is what holding it costs us.
     """
 
     id: RequestId
     model: str
     tenant: str = ""
-    priority: int = 0
+    tier: int = 0
     prompt_bytes: int = 0
     prompt_tokens: int = 0
     media_tokens: int = 0
@@ -35,6 +39,8 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     resumable: bool = False
     precision_floor: str = ""
     fingerprint: int = 0
+    policy: str = ""
+    body_bytes: int = 0
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):

@@ -15,12 +15,15 @@ from headway.core.commands import (
     Dispatch,
     HealthChanged,
     Hold,
+    LevelChanged,
     Probe,
     Record,
     Reject,
     Relay,
+    Restart,
     SetTimer,
     Settled,
+    WarmUp,
 )
 from headway.core.events import Event, Progress, ReplicasChanged, TimerFired
 from headway.core.ids import AttemptId, ReplicaId, RequestId
@@ -57,7 +60,7 @@ class Advancing(Protocol):
 class Keeper(Protocol):
     """What keeps records of decisions and settlements."""
 
-    def record(self, entry: Decision | Settled | HealthChanged) -> None: ...
+    def record(self, entry: Decision | Settled | HealthChanged | LevelChanged) -> None: ...
 
 
 class Driver:
@@ -71,6 +74,8 @@ class Driver:
         replicas_changed: Callable[[ReplicasChanged], None],
         journal: Callable[[Event, list[Command]], None] | None = None,
         probe: Callable[[ReplicaId], None] | None = None,
+        warm_up: Callable[[ReplicaId], None] | None = None,
+        restart: Callable[[ReplicaId, str], None] | None = None,
     ) -> None:
         self.exchanges: dict[RequestId, Body] = {}
         self._brain = brain
@@ -79,6 +84,8 @@ class Driver:
         self._replicas_changed = replicas_changed
         self._journal = journal
         self.probe = probe
+        self.warm_up = warm_up
+        self.restart = restart
         self._events: deque[Event] = deque()
         self._busy = False
         self._advanced: list[Advancing] = []
@@ -90,6 +97,8 @@ class Driver:
             Abort: self._abort,
             SetTimer: self._set_timer,
             Probe: self._ask_probe,
+            WarmUp: self._ask_warm_up,
+            Restart: self._ask_restart,
         }
 
     def post(self, event: Event) -> None:
@@ -170,6 +179,16 @@ class Driver:
     def _ask_probe(self, command: Probe) -> None:
         if self.probe is not None:
             self.probe(command.replica_id)
+
+    def _ask_warm_up(self, command: WarmUp) -> None:
+        if self.warm_up is not None:
+            self.warm_up(command.replica_id)
+        elif self.probe is not None:
+            self.probe(command.replica_id)
+
+    def _ask_restart(self, command: Restart) -> None:
+        if self.restart is not None:
+            self.restart(command.replica_id, command.reason)
 
     def _tick(self) -> None:
         advanced, self._advanced = self._advanced, []

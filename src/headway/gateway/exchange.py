@@ -103,7 +103,7 @@ class Exchange:
             return
         ticket.asked_at = at = now()
         plane.driver.exchanges[ticket.request_id] = self
-        plane.driver.post(RequestArrived(at, request_info(parsed, notes, ticket.request_id, at)))
+        plane.driver.post(RequestArrived(at, request_info(parsed, notes, ticket.request_id, len(self.body), at)))
         if self._state == DECIDING:
             self.wait(UNANSWERED_S)
 

@@ -8,13 +8,13 @@ from headway.wire.body import Body, BodyError
 from headway.wire.splice import Edit, Octets, Piece, pieces
 
 
-def request_info(parsed: Body, notes: Notes, request: RequestId, at: float) -> RequestInfo:
-    """The facts for the brain. A session header wins over what the body names."""
+def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: float) -> RequestInfo:
+    """The facts for the brain; `size` is that of the body. A session header wins over what the body names."""
     return RequestInfo(
         request,
         parsed.model,
         "",  # tenant
-        parsed.priority,
+        0,  # tier
         parsed.prompt_bytes,
         parsed.prompt_tokens,
         parsed.media_tokens,
@@ -28,6 +28,8 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, at: float) -> R
         parsed.resumable,
         "",  # precision floor
         parsed.fingerprint,
+        "",  # policy
+        size,
     )
 
 

@@ -11,7 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from headway.core.commands import Abort, Command, Dispatch, Hold, Probe, Record, Reject, Relay, SetTimer
+from headway.core.commands import (
+    Abort,
+    Command,
+    Dispatch,
+    Hold,
+    Probe,
+    Record,
+    Reject,
+    Relay,
+    Restart,
+    SetTimer,
+    WarmUp,
+)
 from headway.core.events import (
     AttemptFinished,
     Event,
@@ -89,6 +101,8 @@ class Driver:
             Abort: self._abort,
             SetTimer: self._set_timer,
             Probe: self._probe,
+            WarmUp: self._probe,
+            Restart: self._nothing,
         }
 
     def play(self, progress: Callable[[float], None] | None = None) -> Columns:
@@ -275,7 +289,7 @@ class Driver:
         if not replica.alive:
             self._post(ProbeFailed(at, replica.id, "refused", refused=True))
 
-    def _probe(self, command: Probe) -> None:
+    def _probe(self, command: Probe | WarmUp) -> None:
         self._push(self.now + CONNECT_S, self._probed, command.replica_id)
 
     def _probed(self, at: float, name: ReplicaId) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from headway.core.commands import HealthChanged, Settled
+from headway.core.commands import HealthChanged, LevelChanged, Settled
 from headway.core.outcome import OutcomeKind
 from headway.core.view import Decision, FleetSnapshot
 from headway.telemetry.access import ACCOUNTS, Access
@@ -54,7 +54,7 @@ class Telemetry:
         if self._access_log is not None:
             self._access_log(access)
 
-    def record(self, entry: Decision | Settled | HealthChanged) -> None:
+    def record(self, entry: Decision | Settled | HealthChanged | LevelChanged) -> None:
         """The brain recorded something."""
         if type(entry) is Decision:
             self.decisions.decided(entry)

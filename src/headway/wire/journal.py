@@ -13,7 +13,7 @@ import msgspec
 from headway.core.commands import Command
 from headway.core.events import Event
 
-VERSION = 1
+VERSION = 2
 """Changes when a line of an older version can no longer be replayed."""
 
 
