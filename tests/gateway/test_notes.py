@@ -3,19 +3,26 @@
 import pytest
 
 from headway.gateway.config import Cors, GatewayConfig
-from headway.gateway.head import HeadReader, RequestHead
+from headway.gateway.head import HeadReader, Refusal, RequestHead
 from headway.gateway.headers import CorsLines
+from headway.gateway.identity import ANYBODY, MISSING, Identity, session_of
 from headway.gateway.notes import Notes
 from headway.gateway.routes import Routes
 
 CONFIG = GatewayConfig(session_headers=("X-Session-Id", "x-user"))
-READER = HeadReader(read=CONFIG.session_headers, dropped=(CONFIG.deadline_header,))
+ASKED = (CONFIG.deadline_header, CONFIG.priority_header, CONFIG.policy_header, CONFIG.precision_header)
+READER = HeadReader(read=CONFIG.session_headers, dropped=ASKED)
 
 
-def notes(*lines: str, first: str = "POST /v1/completions HTTP/1.1") -> Notes:
+def notes(
+    *lines: str,
+    first: str = "POST /v1/completions HTTP/1.1",
+    who: Identity | Refusal = ANYBODY,
+    cors: Cors | None = None,
+) -> Notes:
     head, _ = READER.request("\r\n".join((first, "host: h", *lines, "", "")).encode())
     assert isinstance(head, RequestHead)
-    return Notes(head, Routes(CONFIG.paths).find(head.path), CONFIG, CorsLines(Cors()))
+    return Notes(head, Routes(CONFIG.paths).find(head.path), CONFIG, CorsLines(cors or Cors()), who)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +36,7 @@ def notes(*lines: str, first: str = "POST /v1/completions HTTP/1.1") -> Notes:
     ],
 )
 def test_sessions(lines: tuple[str, ...], key: str) -> None:
-    assert notes(*lines).session_key == key
+    assert notes(*lines).session_key == session_of("", key)
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "x", "1e9", ""])
@@ -63,3 +70,51 @@ def test_what_is_served() -> None:
     options = notes(first="OPTIONS /v1/completions HTTP/1.1")
     assert (options.inference, options.wrong) == (False, None)
     assert not notes(first="GET /health HTTP/1.1").inference
+
+
+ANN = Identity("ann", tier=1, models=("m",))
+
+
+def test_a_request_has_its_tenant() -> None:
+    known = notes("x-session-id: s1", who=ANN)
+    assert (known.tenant, known.tier, known.models) == ("ann", 1, {"m"})
+    assert known.session_key not in ("", "s1", notes("x-session-id: s1").session_key)
+    assert known.inference
+    assert not known.lines
+
+
+@pytest.mark.parametrize(("said", "tier"), [("low", -1), ("Critical", 2), ("standard", 0), ("urgent", 1), ("", 1)])
+def test_a_tier_may_be_asked_for_or_is_the_tenants(said: str, tier: int) -> None:
+    assert notes(f"x-priority: {said}", who=ANN).tier == tier
+
+
+def test_policy_and_precision_may_be_asked_for() -> None:
+    asking = notes("X-Policy: p2c", "x-min-precision: BF16")
+    assert (asking.policy, asking.precision_floor, asking.tier) == ("p2c", "bf16", 0)
+    assert "x-policy" not in asking.lines.decode()
+
+
+@pytest.mark.parametrize("line", ["x-policy: " + "p" * 65, "x-min-precision: " + "p" * 65])
+def test_an_endless_name_is_refused_where_it_matters(line: str) -> None:
+    wrong = notes(line).wrong
+    assert wrong is not None
+    assert (wrong.status, wrong.code) == (400, "invalid_header")
+    assert notes(line, first="GET /health HTTP/1.1").wrong is None
+    assert notes(line[:-1]).wrong is None
+
+
+@pytest.mark.parametrize("first", ["POST /v1/completions", "GET /v1/models", "GET /v1/models/m", "GET /x", "PUT /v1/x"])
+def test_a_stranger_is_refused_before_anything_else_is_looked_at(first: str) -> None:
+    stranger = notes("origin: https://a", first=f"{first} HTTP/1.1", who=MISSING, cors=Cors(("https://a",)))
+    assert stranger.wrong is stranger.stranger is MISSING
+    assert not stranger.inference
+    assert (stranger.tenant, stranger.tier, stranger.models) == ("", 0, frozenset())
+    assert b"www-authenticate: Bearer" in stranger.lines
+    assert b"access-control-allow-origin: https://a" in stranger.lines
+
+
+@pytest.mark.parametrize("first", ["GET /health", "HEAD /health", "OPTIONS /v1/completions", "OPTIONS /x"])
+def test_health_and_preflights_are_open(first: str) -> None:
+    stranger = notes(first=f"{first} HTTP/1.1", who=MISSING)
+    assert stranger.wrong is stranger.stranger is None
+    assert not stranger.lines

@@ -12,6 +12,7 @@ from headway.engines.base import Dialect
 from headway.gateway.config import GatewayConfig
 from headway.gateway.driver import Brain, Driver
 from headway.gateway.head import HeadReader
+from headway.gateway.identity import Identities
 from headway.gateway.models import Card
 from headway.gateway.plane import Plane
 from headway.gateway.protocol import ClientConnection
@@ -37,10 +38,11 @@ class Gateway:
         self._config = config
         self._dialects = dialects
         headers = {name.lower() for dialect in dialects.values() for name, _ in dialect.request_headers}
+        asked = (config.deadline_header, config.priority_header, config.policy_header, config.precision_header)
         reader = HeadReader(
             config.limits.max_headers,
             read=config.session_headers,
-            dropped=(*sorted(headers), config.deadline_header.lower()),
+            dropped=(*sorted(headers), *asked),
             samples=sorted({dialect.sample_header.lower() for dialect in dialects.values()}),
             own_cors=bool(config.cors.origins),
         )
@@ -81,6 +83,11 @@ class Gateway:
     def on_probe(self, probe: Callable[[ReplicaId], None]) -> None:
         """Who performs Probe commands."""
         self._driver.probe = probe
+
+    def set_identities(self, identities: Identities) -> None:
+        """Who may use the gateway, from the next request on: what was noted with heads is forgotten."""
+        self._plane.identities = identities
+        self._plane.reader.forget()
 
     def set_cards(self, cards: Mapping[ReplicaId, list[Card]]) -> None:
         """What engines answer to /v1/models, for the merged list."""

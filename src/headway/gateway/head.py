@@ -47,6 +47,8 @@ _ONCE = frozenset(
 """Two lines of one of these contradict each other: the request is ambiguous."""
 _KEPT = frozenset((b"content-type", b"content-encoding", b"retry-after", b"origin"))
 """Read and passed on."""
+_CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"api-key"))
+"""Never passed on as they are, whatever the settings read them for."""
 
 
 class Refusal:
@@ -228,8 +230,9 @@ class HeadReader:
         self._requests: dict[_Key, RequestHead] = {}
         self._responses: dict[_Key, ResponseHead] = {}
         extra = [name.lower().encode() for name in read if name]
-        self._keep = frozenset((*_KEPT, *extra))
-        self._request = _lines((*_REQUEST_NAMES, *map(re.escape, extra), *(re.escape(n.encode()) for n in dropped)))
+        self._keep = frozenset((*_KEPT, *extra)) - _CREDENTIALS
+        known = [*extra, *(name.lower().encode() for name in dropped if name)]
+        self._request = _lines((*_REQUEST_NAMES, *map(re.escape, known)))
         cors = [rb"access-control-[a-z-]+"] if own_cors else []
         self._response = _lines((*_RESPONSE_NAMES, *(re.escape(n.encode()) for n in samples if n), *cors))
 

@@ -2,6 +2,7 @@
 
 from headway.core.ids import RequestId
 from headway.core.request import RequestInfo
+from headway.gateway.identity import session_of
 from headway.gateway.notes import Notes
 from headway.wire import openai
 from headway.wire.body import Body, BodyError
@@ -13,22 +14,22 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: 
     return RequestInfo(
         request,
         parsed.model,
-        "",  # tenant
-        0,  # tier
+        notes.tenant,
+        notes.tier,
         parsed.prompt_bytes,
         parsed.prompt_tokens,
         parsed.media_tokens,
         parsed.max_output_tokens,
         parsed.sequences,
         parsed.prefix_hashes,
-        notes.session_key or parsed.session_key,
+        notes.session_key or session_of(notes.tenant, parsed.session_key),
         at + notes.patience_s if notes.patience_s else None,
         parsed.stream,
         parsed.generates,
         parsed.resumable,
-        "",  # precision floor
+        notes.precision_floor,
         parsed.fingerprint,
-        "",  # policy
+        notes.policy,
         size,
     )
 

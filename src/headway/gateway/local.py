@@ -21,9 +21,9 @@ def answer(plane: Plane, head: RequestHead, notes: Notes, lines: bytes) -> tuple
         return wrong.status, refusal(wrong.status, wrong.code, wrong.message, lines), wrong.code
     assert route is not None
     if route.kind is Kind.MODELS:
-        return 200, reply(200, plane.model_list.page(), lines), ""
+        return 200, reply(200, plane.model_list.page(notes.models), lines), ""
     if route.kind is Kind.MODEL:
-        card = plane.model_list.card(unquote(head.path.removeprefix("/v1/models/")))
+        card = plane.model_list.card(unquote(head.path.removeprefix("/v1/models/")), notes.models)
         if card is not None:
             return 200, reply(200, card, lines), ""
         code = "model_not_found"

@@ -5,7 +5,7 @@ Cards are kept as the engines sent them, unknown fields included. Where replicas
 sorts first. Aliases get a card of their own that names the model behind them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -37,14 +37,14 @@ class ModelList:
         self._cards = {replica: cards for replica, cards in self._cards.items() if replica in self._specs}
         self._merge()
 
-    def page(self) -> bytes:
-        """The body of /v1/models."""
-        return self._page
+    def page(self, only: Collection[str] = ()) -> bytes:
+        """The body of /v1/models: every model, or `only` those of them."""
+        return _encode(card for name, card in self._merged.items() if name in only) if only else self._page
 
-    def card(self, name: str) -> bytes | None:
-        """The body of /v1/models/{name}."""
+    def card(self, name: str, only: Collection[str] = ()) -> bytes | None:
+        """The body of /v1/models/{name}; None if there is none, or it is not among `only`."""
         card = self._merged.get(name)
-        return None if card is None else msgspec.json.encode(card)
+        return None if card is None or (only and name not in only) else msgspec.json.encode(card)
 
     def _merge(self) -> None:
         merged: dict[str, Card] = {}

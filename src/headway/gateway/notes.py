@@ -3,41 +3,69 @@
 from headway.gateway.config import GatewayConfig
 from headway.gateway.head import Refusal, RequestHead
 from headway.gateway.headers import CorsLines, client_id
+from headway.gateway.identity import ANYBODY, TIERS, Identity, session_of
 from headway.gateway.routes import UNMATCHED, Kind, Route
 from headway.gateway.target import Target
 
 MAX_SESSION_KEY_CHARS = 256
 MAX_DEADLINE_S = 86_400.0
+MAX_NAME_CHARS = 64
+ENDLESS_NAME = Refusal(400, "invalid_header", f"A name in a header has at most {MAX_NAME_CHARS} characters.")
+CHALLENGE = b"\r\nwww-authenticate: Bearer"
 
 
 class Notes:
     """`wrong` is why the request is not served, None if it is; `form` the content type if that is form data;
-    `patience_s` the client's own deadline, 0 if it set none; `leads` what goes upstream, by target."""
+    `stranger` the same if it is because nobody knows who sent it; `lines` what every response carries. `patience_s` is
+    the client's own deadline, 0 if it set none; `models` those its tenant may use, empty for all; `leads` what goes
+    upstream, by target."""
 
     __slots__ = (
-        "client_request_id", "continues", "cors", "expects_oddly", "form", "inference", "leads", "method", "minor",
-        "patience_s", "route", "session_key", "template", "wrong",
+        "client_request_id", "continues", "expects_oddly", "form", "inference", "leads", "lines", "method", "minor",
+        "models", "patience_s", "policy", "precision_floor", "route", "session_key", "stranger", "template", "tenant",
+        "tier", "wrong",
     )  # fmt: skip
 
-    def __init__(self, head: RequestHead, route: Route | None, config: GatewayConfig, cors: CorsLines) -> None:
+    def __init__(
+        self,
+        head: RequestHead,
+        route: Route | None,
+        config: GatewayConfig,
+        cors: CorsLines,
+        who: Identity | Refusal = ANYBODY,
+    ) -> None:
         self.method = head.method
         self.minor = head.minor
         self.route = route
         self.template = route.template if route is not None else UNMATCHED
-        self.wrong = _wrong(head, route)
-        self.inference = self.wrong is None and route is not None and route.kind is Kind.INFERENCE
-        if head.method == "OPTIONS":
-            self.inference = False
+        self.stranger = who if isinstance(who, Refusal) and _guarded(head, route) else None
+        identity = ANYBODY if isinstance(who, Refusal) else who
+        self.tenant = identity.tenant
+        self.models = identity.models
+        self.tier = TIERS.get(_said(head, config.priority_header).lower(), identity.tier)
+        self.policy = _said(head, config.policy_header).decode("latin-1")
+        self.precision_floor = _said(head, config.precision_header).lower().decode("latin-1")
+        self.wrong = self.stranger or _wrong(head, route)
+        served = self.wrong is None and route is not None and route.kind is Kind.INFERENCE and head.method != "OPTIONS"
+        if served and max(len(self.policy), len(self.precision_floor)) > MAX_NAME_CHARS:
+            self.wrong = ENDLESS_NAME
+        self.inference = served and self.wrong is None
         self.client_request_id = client_id(head)
-        self.cors = cors.lines(head)
+        self.lines = cors.lines(head) + (CHALLENGE if self.stranger is not None else b"")
         expect = head.fields.get(b"expect", b"").lower()
         self.continues = expect == b"100-continue" and head.minor == 1
         self.expects_oddly = expect not in (b"", b"100-continue")
-        self.session_key = _session(head, config)
+        self.session_key = session_of(self.tenant, _session(head, config))
         self.patience_s = _patience(head, config)
         media = head.fields.get(b"content-type", b"").decode("latin-1")
         self.form = media if media.lower().startswith("multipart/form-data") else ""
         self.leads: dict[Target, bytes] = {}
+
+
+def _guarded(head: RequestHead, route: Route | None) -> bool:
+    """Whether only those we know are answered: all but load balancers that ask for health, and browsers that ask what
+    they may ask, which never show a key."""
+    return head.method != "OPTIONS" and (route is None or route.kind is not Kind.HEALTH)
 
 
 def _wrong(head: RequestHead, route: Route | None) -> Refusal | None:
@@ -60,8 +88,13 @@ def _session(head: RequestHead, config: GatewayConfig) -> str:
     return ""
 
 
+def _said(head: RequestHead, name: str) -> bytes:
+    """What a header of ours says, empty if it is not there."""
+    return head.fields.get(name.lower().encode(), b"")
+
+
 def _patience(head: RequestHead, config: GatewayConfig) -> float:
-    value = head.fields.get(config.deadline_header.lower().encode(), b"")
+    value = _said(head, config.deadline_header)
     try:
         seconds = float(value)
     except ValueError:

@@ -12,6 +12,7 @@ from headway.gateway.config import GatewayConfig
 from headway.gateway.driver import Driver
 from headway.gateway.head import HeadReader, RequestHead
 from headway.gateway.headers import CorsLines
+from headway.gateway.identity import Identities
 from headway.gateway.models import ModelList
 from headway.gateway.notes import Notes
 from headway.gateway.routes import Routes
@@ -39,6 +40,7 @@ class Plane:
         self.telemetry = telemetry
         self.routes = Routes(config.paths)
         self.cors = CorsLines(config.cors)
+        self.identities = Identities()
         self.unread = Notes(RequestHead(b"", b"", b"1", b"", {}), None, config, self.cors)  # of a head that is none
         self.sweeper = Sweeper()
         self.soon = Soon()
@@ -81,7 +83,8 @@ class Plane:
 
     def note(self, head: RequestHead) -> Notes:
         """What follows from a head, worked out when it is first seen."""
-        head.notes = notes = Notes(head, self.routes.find(head.path), self.config, self.cors)
+        who = self.identities.of(head)
+        head.notes = notes = Notes(head, self.routes.find(head.path), self.config, self.cors, who)
         return notes
 
     def set_models(self) -> None:
@@ -93,7 +96,9 @@ class Plane:
     def open(self, notes: Notes) -> Access:
         """A request began."""
         self.telemetry.started()
-        return Access(self.mint(), notes.method, notes.template, notes.client_request_id, now())
+        access = Access(self.mint(), notes.method, notes.template, notes.client_request_id, now())
+        access.tenant = notes.tenant
+        return access
 
     def book(self, access: Access, account: Account, status: int, code: str = "", bytes_out: int = 0) -> None:
         """The request is over."""

@@ -187,7 +187,7 @@ class ClientConnection:
             self.keep_alive = False
         line = b"" if self.keep_alive and notes.minor else connection_line(notes.minor, self.keep_alive)
         shown = ticket.client_request_id or ticket.request_id
-        return b"\r\nx-request-id: %b%b%b" % (shown.encode(), line, notes.cors)
+        return b"\r\nx-request-id: %b%b%b" % (shown.encode(), line, notes.lines)
 
     def exchange_ended(self) -> None:
         """The response is over: cut the connection, close it, or go on to the next request."""
@@ -262,12 +262,12 @@ class ClientConnection:
         self.keep_alive = head.keep_alive
         limits = plane.limits
         if length > limits.max_body_bytes:
-            self._refuse(BODY_TOO_LARGE)
+            self._refuse(notes.stranger or BODY_TOO_LARGE)
         elif length and plane.body_bytes + length > limits.buffered_body_bytes:
-            self._refuse(TOO_MANY_BODIES)
+            self._refuse(notes.stranger or TOO_MANY_BODIES)
         elif notes.expects_oddly:
-            self._refuse(ODD_EXPECTATION)
-        elif notes.wrong is not None and (head.chunked or length > MAX_IGNORED_BODY_BYTES):
+            self._refuse(notes.stranger or ODD_EXPECTATION)
+        elif notes.wrong is not None and (head.chunked or length > MAX_IGNORED_BODY_BYTES or notes.continues):
             self._refuse(notes.wrong)
         elif length > len(self._inbox) or head.chunked:
             self._await_body(head, length, notes)
