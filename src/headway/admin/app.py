@@ -97,7 +97,9 @@ class _Handlers:
         snapshot = self._control.snapshot()
         accounts = {"started": self._telemetry.requests_started, **self._telemetry.accounts}
         reason = unready(snapshot, self._control.draining)
-        return _json({"version": __version__, "unready": reason, "requests": accounts, "fleet": snapshot})
+        forecasts = self._telemetry.forecasts.summary()
+        known = {"version": __version__, "unready": reason, "requests": accounts, "forecasts": forecasts}
+        return _json({**known, "fleet": snapshot})
 
     async def requests(self, _request: Request) -> Response:
         latest = self._telemetry.decisions.latest(100)

@@ -89,7 +89,8 @@ class Brain:
         views = tuple(fleet.viewing.build(fleet.replicas[i], at) for i in sorted(fleet.replicas))
         panic = any(pool.panic for pool in self._scheduler.pools.values())
         name = self._scheduler.policy.name
-        return FleetSnapshot(at, name, admission.queued, len(fleet.ledger.entries), panic, views)
+        errors = fleet.kv_errors()
+        return FleetSnapshot(at, name, admission.queued, len(fleet.ledger.entries), panic, views, errors)
 
     def queue_positions(self) -> dict[RequestId, int]:
         """Who is held, with the position in the queue of its model, counted from 1."""
@@ -225,7 +226,9 @@ class Brain:
                     demand.output_low,
                     demand.output_middle,
                     demand.output_high,
-                    spoken(entry, outcome),
+                    tokens,
+                    request.model,
+                    demand.prompt_tokens,
                 )
             )
         )

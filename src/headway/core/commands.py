@@ -105,7 +105,7 @@ class Settled(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     `ttft_s` is None when no content arrived. Forecasts of the output are its mean, the interval that is to hold nine in
     ten, and its middle (0 where nothing is generated); `output_tokens` is what really came, by the engine's word or
-    ours, whichever is more.
+    ours, whichever is more. `forecast_prompt_tokens` is beside the engine's count in `outcome`.
     """
 
     at: float
@@ -120,6 +120,8 @@ class Settled(msgspec.Struct, frozen=True, tag=True, gc=False):
     forecast_output_middle: int = 0
     forecast_output_high: int = 0
     output_tokens: int = 0
+    model: str = ""
+    forecast_prompt_tokens: int = 0
 
 
 class HealthChanged(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -32,6 +32,7 @@ from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import Demand, RequestInfo
 from headway.core.speed import SpeedModel
 from headway.core.standing import Replica, Viewing
+from headway.core.view import KvError
 
 Prospect = tuple[float, float, tuple[int, int, int], Outlook]
 """Of a new output: mean and deviation; low, middle and high; its share of a batch."""
@@ -120,6 +121,11 @@ class Fleet:
                     self._renew(replica, at)
         return changed
 
+    def kv_errors(self) -> tuple[KvError, ...]:
+        """How wrong forecasts of pools were of late, of every replica that reports its own."""
+        found = (self.replicas[name].gauges.hindsight.summary(name) for name in sorted(self.replicas))
+        return tuple(error for error in found if error is not None)
+
     # -- forecasts ---------------------------------------------------------------------------------------------
 
     def matches(self, request: RequestInfo) -> dict[ReplicaId, int]:
@@ -182,6 +188,8 @@ class Fleet:
                 self._revise(entry, account)
         if self._foresees:
             account.curve.reset(entry.share for entry in account.entries.values())
+            others = replica.gauges.foreign_tokens(account)
+            replica.gauges.hindsight.foresee(at, account.curve.mean, others, step)
         self.touch(replica)
 
     def _revise(self, entry: Entry, account: Account) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from headway.core.constants import FleetConfig
 from headway.core.entries import Since
+from headway.core.hindsight import Hindsight
 from headway.core.ledger import Account
 from headway.core.memory import Residual
 from headway.core.replica import LoadSample
@@ -25,11 +26,13 @@ class Gauges:
 
     `kv`: tokens in the pool that are not ours (negative: ours that share blocks); `others`: requests that are not ours;
     `queue`: the engine's waiting count less our attempts in flight at that moment, None if it said that none waits;
-    `awake_at`: when it was last reported awake; `lasts_s`: age at which the last report is stale.
+    `awake_at`: when it was last reported awake; `lasts_s`: age at which the last report is stale. `hindsight`: how wrong
+    we were about the pool.
     """
 
     __slots__ = (
-        "_moved", "_same", "awake_at", "epoch", "frozen", "kv", "lasts_s", "others", "queue", "sample", "sent_mark",
+        "_moved", "_same", "awake_at", "epoch", "frozen", "hindsight", "kv", "lasts_s", "others", "queue", "sample",
+        "sent_mark",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,6 +40,7 @@ class Gauges:
         self.lasts_s = 0.0
         self.epoch = 0
         self.kv = Residual()
+        self.hindsight = Hindsight()
         self.others = 0
         self.queue: int | None = None
         self.sent_mark = 0
@@ -78,10 +82,27 @@ class Gauges:
             self.queue = waiting - sent if waiting > 0 else None
         used = _used(sample, capacity)
         if used is not None:
-            difference = float(used - (account.context - since.context))
+            ledger = account.context - since.context
+            if self.sample is not None and capacity:
+                self._look_back(sample, float(used), float(ledger), account, capacity)
+            difference = float(used - ledger)
             if difference > 0.0:  # prompts that are being prefilled hold some of what was promised
                 difference = max(0.0, difference - (account.prefill - since.prefill))
             self.kv.push(difference)
+
+    def _look_back(self, sample: LoadSample, used: float, ledger: float, account: Account, capacity: int) -> None:
+        """Compare with what the reports before made us believe."""
+        if self.frozen:
+            self.hindsight.forget()
+            return
+        believed = max(0.0, ledger + self.foreign_tokens(account))
+        self.hindsight.reported(sample.taken_at, used, believed, account, capacity)
+
+    def foreign_tokens(self, account: Account) -> float:
+        """Tokens in the pool that are not ours. Negative are prefixes that several of ours share, which cannot be more
+        than what was hit."""
+        kv = self.kv.value
+        return kv if kv > -account.hits else float(-account.hits)
 
     def _last(self, name: str) -> int:
         return int(getattr(self.sample, name, None) or 0)

@@ -4,6 +4,9 @@ import msgspec
 
 from headway.core.ids import ReplicaId, RequestId
 
+SHORT_OUTPUT_TOKENS = 50.0
+"""Outputs expected below this are short: done within a few seconds, before they can hurt."""
+
 
 class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     """The facts of one client request. Everything here was read from bytes; nothing is a guess.
@@ -61,6 +64,13 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
     output_low: int = 0
     output_middle: int = 0
     output_high: int = 0
+
+    @property
+    def output_class(self) -> str:
+        """ "short" or "long", by what is expected of each of its outputs; empty where nothing is generated."""
+        if not self.request.generates:
+            return ""
+        return "short" if self.output_mean < SHORT_OUTPUT_TOKENS * self.request.sequences else "long"
 
     def hit(self, replica: ReplicaId) -> int:
         """Prompt tokens believed cached at a replica, at most prompt_tokens - 1."""

@@ -371,4 +371,5 @@ def forecast(demand: Demand, view: ReplicaView) -> Forecast:
     wait = (view.prefill_backlog_tokens + demand.prompt_tokens - hit) / speed.prefill_tokens_per_s
     ttft = wait + speed.step_s(view.running + 1, view.context_tokens)
     peak = view.peak_mean + demand.prompt_tokens
-    return Forecast(demand.prompt_tokens, hit, demand.output_mean, ttft, peak, demand.output_low, demand.output_high)
+    low, high = demand.output_low, demand.output_high
+    return Forecast(demand.prompt_tokens, hit, demand.output_mean, ttft, peak, low, high, demand.output_class)

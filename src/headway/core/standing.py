@@ -73,10 +73,7 @@ class Viewing:
         self._usable = 1.0 - memory.spare
 
     def foreign(self, replica: Replica, at: float) -> tuple[int, float, float] | None:
-        """Requests and pool tokens that are not ours, and the variance of the latter; None if reports are no guide.
-
-        Negative tokens are prefixes shared by several of ours, which cannot be more than what was hit.
-        """
+        """Requests and pool tokens that are not ours, and the variance of the latter; None if reports are no guide."""
         gauges = replica.gauges
         sample = gauges.sample
         if sample is None or gauges.frozen:
@@ -84,8 +81,7 @@ class Viewing:
         age = max(0.0, at - sample.taken_at)  # a report may be younger than an event that waited its turn
         if age >= gauges.lasts_s:
             return None
-        kv, hits = gauges.kv.value, replica.account.hits
-        return gauges.others, kv if kv > -hits else -hits, gauges.kv.var + self._drift * age
+        return gauges.others, gauges.foreign_tokens(replica.account), gauges.kv.var + self._drift * age
 
     def build(self, replica: Replica, at: float) -> ReplicaView:
         """The replica as it is at `at`. Changes nothing. (Every request pays for one or two of these.)"""

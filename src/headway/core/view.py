@@ -86,8 +86,24 @@ class ReplicaView(msgspec.Struct, frozen=True, gc=False):
         return self.spec.id
 
 
+class KvError(msgspec.Struct, frozen=True, gc=False):
+    """How wrong forecasts of a replica's KV pool were of late, as fractions of the pool: of its use at the moment of
+    each load report (`now`), and of what had been forecast for it `ahead_s` before (`ahead`). Medians and 99th
+    percentiles of so many `reports` and `forecasts`."""
+
+    replica_id: ReplicaId
+    reports: int
+    now_p50: float
+    now_p99: float
+    forecasts: int
+    ahead_p50: float
+    ahead_p99: float
+    ahead_s: float
+
+
 class FleetSnapshot(msgspec.Struct, frozen=True):
-    """Every view at one moment, for the admin API and reports."""
+    """Every view at one moment, for the admin API and reports. `kv_errors`: of replicas that report their pool's
+    use."""
 
     as_of: float
     policy: str
@@ -95,6 +111,7 @@ class FleetSnapshot(msgspec.Struct, frozen=True):
     in_flight: int
     panic: bool
     views: tuple[ReplicaView, ...]
+    kv_errors: tuple[KvError, ...] = ()
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
@@ -111,7 +128,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 
 class Forecast(msgspec.Struct, frozen=True, gc=False):
     """What was expected of a request at the chosen replica. Nine in ten outputs are to lie between `output_low` and
-    `output_high`."""
+    `output_high`; `output_class` as `Demand` has it."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -120,6 +137,7 @@ class Forecast(msgspec.Struct, frozen=True, gc=False):
     peak_tokens: float
     output_low: int = 0
     output_high: int = 0
+    output_class: str = ""
 
 
 class Decision(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from headway import __version__
 from headway.telemetry.exposition import Page, label_text
-from headway.telemetry.tally import Counter, ForecastTally, ModelTally, ReplicaTally, Table
+from headway.telemetry.forecasts import Forecasts
+from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, Table
 
 MODEL_HISTOGRAMS = (
     ("headway_request_duration_seconds", "From arrival to the last byte.", "duration"),
@@ -18,6 +19,11 @@ MODEL_COUNTERS = (
     ("headway_output_tokens_total", "Tokens generated for clients.", "output_tokens"),
     ("headway_request_bytes_total", "Bytes of request bodies.", "bytes_in"),
     ("headway_response_bytes_total", "Bytes of response bodies.", "bytes_out"),
+)
+QUANTILES = (("0.5", "p50"), ("0.99", "p99"))
+WINDOW_GAUGES = (
+    ("headway_forecast_coverage_ratio", "Share of the latest truths inside of their 90 % interval.", "coverage"),
+    ("headway_forecast_samples", "How many forecasts the latest errors are of.", "samples"),
 )
 
 
@@ -55,13 +61,27 @@ def model_metrics(page: Page, models: Table[ModelTally]) -> None:
             page.sample(getattr(tally, attribute), label_text(("model",), labels))
 
 
-def attempt_metrics(page: Page, replicas: Table[ReplicaTally], forecasts: ForecastTally) -> None:
-    """Attempts by outcome per replica, and the forecast's error over the fleet."""
+def attempt_metrics(page: Page, replicas: Table[ReplicaTally]) -> None:
+    """Attempts by outcome per replica."""
     page.family("headway_attempts_total", "counter", "Attempts ended.")
     for (replica,), tally in replicas.items():
         for kind, count in tally.outcomes():
             page.sample(count, label_text(("replica", "outcome"), (replica, kind)))
+
+
+def forecast_metrics(page: Page, forecasts: Forecasts) -> None:
+    """How wrong forecasts of requests were: over the fleet since the start, and of late by model."""
     page.family("headway_ttft_forecast_ratio", "histogram", "Time to first token, real over forecast.")
     page.histogram(forecasts.ttft.cumulative(), forecasts.ttft.total)
     page.family("headway_output_forecast_ratio", "histogram", "Output tokens, real over forecast.")
     page.histogram(forecasts.output.cumulative(), forecasts.output.total)
+    rows = [(m, quantity, s) for m, found in forecasts.summary().items() for quantity, s in found.items()]
+    page.family("headway_forecast_error_ratio", "gauge", "Error of the latest forecasts over the truth.")
+    for model, quantity, summary in rows:
+        for quantile, name in QUANTILES:
+            page.sample(summary[name], label_text(("model", "quantity", "quantile"), (model, quantity, quantile)))
+    for metric, text, name in WINDOW_GAUGES:
+        page.family(metric, "gauge", text)
+        for model, quantity, summary in rows:
+            if name in summary:
+                page.sample(summary[name], label_text(("model", "quantity"), (model, quantity)))

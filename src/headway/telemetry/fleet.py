@@ -77,6 +77,7 @@ def fleet_metrics(page: Page, snapshot: FleetSnapshot) -> None:
     single(page, "headway_stale_endpoints", "gauge", "Replicas whose load report is too old.", stale)
     _info(page, snapshot)
     _breakers(page, snapshot)
+    _kv_errors(page, snapshot)
     labels = [label_text(("replica",), (view.spec.id,)) for view in snapshot.views]
     for kind, table in (("gauge", GAUGES), ("counter", COUNTERS)):
         for name, documentation, read in table:
@@ -93,6 +94,21 @@ def _info(page: Page, snapshot: FleetSnapshot) -> None:
     for view in snapshot.views:
         s = view.spec
         page.sample(1, label_text(labels, (s.id, s.url, s.engine, s.model, s.version, s.precision, s.gpu)))
+
+
+def _kv_errors(page: Page, snapshot: FleetSnapshot) -> None:
+    """`horizon`: what was forecast for the moment of a load report, or for so many seconds later."""
+    page.family(
+        "headway_kv_forecast_error_ratio", "gauge", "Error of the latest forecasts of a KV pool's use, over it."
+    )
+    names = ("replica", "horizon", "quantile")
+    for error in snapshot.kv_errors:
+        page.sample(error.now_p50, label_text(names, (error.replica_id, "now", "0.5")))
+        page.sample(error.now_p99, label_text(names, (error.replica_id, "now", "0.99")))
+        if error.forecasts:
+            ahead = f"{error.ahead_s:g}s"
+            page.sample(error.ahead_p50, label_text(names, (error.replica_id, ahead, "0.5")))
+            page.sample(error.ahead_p99, label_text(names, (error.replica_id, ahead, "0.99")))
 
 
 def _breakers(page: Page, snapshot: FleetSnapshot) -> None:

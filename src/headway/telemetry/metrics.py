@@ -14,10 +14,11 @@ from headway.core.view import Decision, FleetSnapshot
 from headway.telemetry.access import ACCOUNTS, Access
 from headway.telemetry.decisions import DecisionLog
 from headway.telemetry.exposition import Page
-from headway.telemetry.families import attempt_metrics, build_info, counted, model_metrics, single
+from headway.telemetry.families import attempt_metrics, build_info, counted, forecast_metrics, model_metrics, single
 from headway.telemetry.fleet import fleet_metrics
+from headway.telemetry.forecasts import Forecasts
 from headway.telemetry.health import tell_of_health
-from headway.telemetry.tally import Counter, ForecastTally, ModelTally, ReplicaTally, RequestTally, Table, others
+from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, RequestTally, Table, others
 
 
 class Telemetry:
@@ -35,7 +36,7 @@ class Telemetry:
         self._replicas: Table[ReplicaTally] = Table(lambda _: ReplicaTally())
         self._exclusions: Table[Counter] = Table(lambda _: Counter(), limit=64)
         self._health: Table[Counter] = Table(lambda _: Counter())
-        self._forecasts = ForecastTally()
+        self.forecasts = Forecasts()
         self._watched: list[tuple[str, str, str, Callable[[], float]]] = []
         self._process = CollectorRegistry(auto_describe=False)
         self._process.register(ProcessCollector(registry=None))
@@ -108,7 +109,7 @@ class Telemetry:
             tally.ok += 1
         else:
             tally.others[kind] = tally.others.get(kind, 0) + 1
-        self._forecasts.settled(entry)
+        self.forecasts.settled(entry)
 
     def _fill(self, page: Page, snapshot: FleetSnapshot | None) -> None:
         build_info(page)
@@ -118,7 +119,8 @@ class Telemetry:
         counted(page, "headway_exclusions_total", "Replicas left out of decisions.", ("reason",), self._exclusions)
         counted(page, "headway_health_changes_total", "Breaker and panic changes.", ("replica", "state"), self._health)
         model_metrics(page, self._models)
-        attempt_metrics(page, self._replicas, self._forecasts)
+        attempt_metrics(page, self._replicas)
+        forecast_metrics(page, self.forecasts)
         for name, kind, documentation, read in self._watched:
             single(page, name, kind, documentation, read())
         if snapshot is not None:

@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from headway.core.commands import Settled
 from headway.core.outcome import OutcomeKind
 from headway.telemetry.access import Access
 
@@ -16,9 +15,6 @@ Cell = TypeVar("Cell")
 
 LATENCY_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
 """From a cached small answer to the longest generation the default timeouts allow."""
-
-RATIO_BOUNDS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
-"""Real over forecast: symmetric around 1 on a logarithmic scale, finest where a good forecast lies."""
 
 MAX_CELLS = 2048
 """Hard cap on the label combinations of one table. Labels are bounded where they are made; this is the second lock."""
@@ -125,24 +121,6 @@ class ReplicaTally:
         yield OutcomeKind.OK.value, self.ok
         for kind, count in self.others.items():
             yield kind.value, count
-
-
-class ForecastTally:
-    """Real over forecast, over the whole fleet: per replica it would be most of the page."""
-
-    __slots__ = ("output", "ttft")
-
-    def __init__(self) -> None:
-        self.ttft = Histogram(RATIO_BOUNDS)
-        self.output = Histogram(RATIO_BOUNDS)
-
-    def settled(self, entry: Settled) -> None:
-        """Compare one attempt's end with what was forecast, where both are known."""
-        if entry.ttft_s is not None and entry.forecast_ttft_s > 0.0:
-            self.ttft.observe(entry.ttft_s / entry.forecast_ttft_s)
-        tokens = entry.outcome.output_tokens
-        if tokens and entry.forecast_output_tokens > 0.0:
-            self.output.observe(tokens / entry.forecast_output_tokens)
 
 
 class Table(dict[tuple[str, ...], Cell]):
