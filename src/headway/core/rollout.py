@@ -1,0 +1,79 @@
+"""A new version of a model gets little traffic at first, and more as time passes without an alarm.
+
+Versions that were there when a model's first replica came, or a moment after, are its founders: a gateway that starts
+in the middle of a rollout cannot know which one is new. If no founder is left, the oldest version takes their place.
+Whichever comes later may get `per_minute` of the dispatches at once and as much more with each minute since its first
+replica became usable.
+
+The share is kept by a credit: each dispatch of the model adds the share of that moment, each one to the new version
+takes 1, and it never holds more than 1. So in any row of dispatches, wherever it begins, the new version gets at most
+the sum of its shares and one more, and a version that was idle cannot save up for a flood. Times in seconds.
+"""
+
+from collections.abc import Iterable, Set
+
+_MOST = 32  # versions of a model that are remembered, if none of its replicas has them
+
+
+class Newcomer:
+    """One version that is new: since when it is usable (None: not yet), and its credit."""
+
+    __slots__ = ("credit", "since")
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        self.credit = 0.0
+
+    def share(self, per_minute: float, at: float) -> float:
+        """What it may get of the dispatches."""
+        return 0.0 if self.since is None else per_minute * (1.0 + (at - self.since) / 60.0)
+
+
+class Rollout:
+    """The versions of one model. `newcomers` are those whose share is still bounded."""
+
+    __slots__ = ("_began", "_grace_s", "_per_minute", "_seen", "newcomers")
+
+    def __init__(self, per_minute: float, grace_s: float) -> None:
+        self.newcomers: dict[str, Newcomer] = {}
+        self._per_minute = per_minute
+        self._grace_s = grace_s
+        self._began: float | None = None
+        self._seen: dict[str, float] = {}
+
+    def reset(self, versions: Iterable[str], at: float) -> None:
+        """These are the versions that replicas have now. One that left and comes back goes on where it was."""
+        if not self._per_minute:
+            return
+        if self._began is None:
+            self._began = at
+        present = dict.fromkeys(sorted(versions))
+        for version in present:
+            if version not in self._seen:
+                self._seen[version] = at
+                if at - self._began > self._grace_s:
+                    self.newcomers[version] = Newcomer()
+        if present and present.keys() <= self.newcomers.keys():  # somebody must take what the new ones may not
+            del self.newcomers[min(present, key=self._seen.__getitem__)]
+        for version in [version for version in self._seen if version not in present][: len(self._seen) - _MOST]:
+            del self._seen[version]
+            self.newcomers.pop(version, None)
+
+    def closed(self, usable: Set[str], at: float) -> frozenset[str]:
+        """Which versions may not be used for the next dispatch. `usable` are those that have a replica in use."""
+        shut = []
+        for version, newcomer in list(self.newcomers.items()):
+            if newcomer.since is None and version in usable:
+                newcomer.since = at
+            share = newcomer.share(self._per_minute, at)
+            if share >= 1.0:
+                del self.newcomers[version]
+            elif newcomer.credit + share < 1.0:
+                shut.append(version)
+        return frozenset(shut)
+
+    def sent(self, version: str, at: float) -> None:
+        """A dispatch went to a replica of this version."""
+        for name, newcomer in self.newcomers.items():
+            earned = newcomer.credit + newcomer.share(self._per_minute, at)
+            newcomer.credit = max(0.0, earned - 1.0) if name == version else min(1.0, earned)
