@@ -7,14 +7,14 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import astuple
 
-from headway.wire.fields import ABSENT, EVERYDAY, PATHS, SELDOM, AnyFields, Fields
+from headway.wire.fields import ABSENT, EVERYDAY, PATHS, SELDOM, AnyFields, Fields, pins
 
 KINDS = sorted({Fields, *PATHS.values()}, key=lambda kind: kind.__name__)
 
 
 def asked(fields: AnyFields) -> tuple[object, ...]:
     """All that is skipped for a body without seldom fields."""
-    return (fields.heads(), fields.counts(), fields.sessions(), fields.pins(), fields.penalties(), fields.priority)
+    return (fields.heads(), fields.counts(), fields.sessions(), pins(fields), fields.priority)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -144,30 +144,47 @@ def test_a_long_session_key_is_bounded_and_still_one_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "resumable"),
+    ("fields", "reason"),
     [
-        ({}, True),
-        ({"seed": None, "tools": [], "presence_penalty": 0, "logprobs": False, "frequency_penalty": 0.0}, True),
-        ({"response_format": {"type": "json_object"}}, False),
-        ({"seed": 0.5}, False),
-        ({"n": 2}, False),
-        ({"tools": [{"type": "function"}]}, False),
-        ({"presence_penalty": 0.1}, False),
-        ({"min_tokens": 3}, False),
-        ({"logprobs": True}, False),
-        ({"guided_regex": "a*"}, False),
+        ({}, ""),
+        ({"seed": None, "tools": [], "presence_penalty": 0, "logprobs": False, "frequency_penalty": 0.0}, ""),
+        ({"min_tokens": 3, "repetition_penalty": 1.1, "stop": ["x"], "temperature": 0.7}, ""),
+        ({"response_format": {"type": "text"}, "mirostat": 0}, ""),
+        ({"response_format": {"type": "json_object"}}, "grammar"),
+        ({"seed": 0.5}, "seed"),
+        ({"seed": 0}, "seed"),
+        ({"n": 2}, "choices"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"presence_penalty": 0.1}, "penalty"),
+        ({"logprobs": True}, "logprobs"),
+        ({"guided_regex": "a*"}, "grammar"),
+        ({"mirostat": 2}, "sampler_state"),
     ],
 )
-def test_what_forbids_replay(fields: dict[str, object], resumable: bool) -> None:
-    assert read(chat(**fields)).resumable is resumable
+def test_what_forbids_going_on_elsewhere(fields: dict[str, object], reason: str) -> None:
+    body = read(chat(**fields))
+    assert (body.pinned, body.resumable) == (reason, not reason)
 
 
-def test_seed_zero_is_a_seed() -> None:
-    assert not read(chat(seed=0)).resumable
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"prompt": "x"}, ""),
+        ({"prompt": [5, 6]}, ""),
+        ({"prompt": ["x", "y"]}, "choices"),
+        ({"prompt": "x", "best_of": 2}, "choices"),
+        ({"prompt": "x", "echo": True}, "echo"),
+        ({"prompt": "x", "suffix": "y"}, "suffix"),
+        ({"prompt": "x", "logprobs": 0}, "logprobs"),
+    ],
+)
+def test_what_forbids_it_in_completions(fields: dict[str, object], reason: str) -> None:
+    assert read(json.dumps({"model": "m", **fields}).encode(), "/v1/completions").pinned == reason
 
 
-def test_apis_without_a_way_to_continue_are_not_resumable() -> None:
-    assert not read(b'{"model":"m","input":"x"}', "/v1/responses").resumable
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/embeddings", "/completion", "/infill"])
+def test_apis_without_a_way_to_continue_are_pinned(path: str) -> None:
+    assert read(b'{"model":"m","input":"x","prompt":"x"}', path).pinned == "api"
 
 
 class TestPrefixes:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from headway.wire.resume_pins import API
 from headway.wire.splice import Edit
 
 MAX_MODEL_CHARS = 512
@@ -16,8 +17,8 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     `sequences` generations asked for (n or best_of, times prompts); `prefix_hashes` chained hashes of full blocks of
     the raw prompt; `usage_edit` would turn on `stream_options.include_usage`, None when the client spoke about it or
     nothing streams; `include_usage` None when the client did not say; `form` tells form data from JSON;
-    `resumable`: nothing in the body forbids continuing it elsewhere by token replay; `fingerprint` hash of all bytes;
-    `priority` as the client wrote it (engines: lower first).
+    `pinned`: why it cannot be continued on another replica, "" if it can (`resume_pins`); `fingerprint` hash of all
+    bytes; `priority` as the client wrote it (engines: lower first).
     """
 
     model: str
@@ -32,10 +33,15 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     include_usage: bool | None = None
     usage_edit: Edit | None = None
     generates: bool = True
-    resumable: bool = False
+    pinned: str = API
     fingerprint: int = 0
     priority: int = 0
     form: bool = False
+
+    @property
+    def resumable(self) -> bool:
+        """Whether nothing in the body forbids continuing it on another replica."""
+        return not self.pinned
 
 
 class BodyError(msgspec.Struct, frozen=True, gc=False):

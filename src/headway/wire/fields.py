@@ -6,11 +6,13 @@ must get through untouched.
 """
 
 from collections.abc import Callable
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
+
+from headway.wire.resume_pins import PINNED
 
 ABSENT = Raw(b"")
 NOTHING: tuple[Raw, ...] = ()
@@ -60,14 +62,6 @@ class Fields(msgspec.Struct, gc=False):
         """`stream_options`; None: this API does not know them."""
         return None
 
-    def pins(self) -> tuple[Raw, ...]:
-        """What forbids token replay elsewhere unless null, false or empty. (Only a `replayable` API is asked.)"""
-        return NOTHING
-
-    def penalties(self) -> tuple[Raw, ...]:
-        """What forbids token replay elsewhere unless it is zero, too: it looks at the output alone."""
-        return NOTHING
-
 
 class Sampling(msgspec.Struct, gc=False):
     """What chat and completions share."""
@@ -88,7 +82,6 @@ class Sampling(msgspec.Struct, gc=False):
     seed: Raw = ABSENT
     presence_penalty: Raw = ABSENT
     frequency_penalty: Raw = ABSENT
-    min_tokens: Raw = ABSENT
     logprobs: Raw = ABSENT
     prompt_logprobs: Raw = ABSENT
     response_format: Raw = ABSENT
@@ -102,6 +95,12 @@ class Sampling(msgspec.Struct, gc=False):
     regex: Raw = ABSENT
     ebnf: Raw = ABSENT
     use_beam_search: Raw = ABSENT
+    bad_words: Raw = ABSENT
+    stop_regex: Raw = ABSENT
+    mirostat: Raw = ABSENT
+    custom_logit_processor: Raw = ABSENT
+    truncate_prompt_tokens: Raw = ABSENT
+    kv_transfer_params: Raw = ABSENT
 
     def heads(self) -> tuple[Raw, ...]:
         """A cache salt keeps prefixes apart."""
@@ -114,32 +113,6 @@ class Sampling(msgspec.Struct, gc=False):
     def options(self) -> Raw | None:
         """OpenAI's stream options."""
         return self.stream_options
-
-    def penalties(self) -> tuple[Raw, ...]:
-        """Replayed output would count as prompt (measured: 22 of 36 differ)."""
-        return self.presence_penalty, self.frequency_penalty, self.min_tokens
-
-
-_PINS = (
-    "seed",
-    "logprobs",
-    "prompt_logprobs",
-    "response_format",
-    "structured_outputs",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "json_schema",
-    "grammar",
-    "regex",
-    "ebnf",
-    "use_beam_search",
-)
-"""Chance, grammars, and numbers whose offsets would restart. Zero is a value here: a seed, or logprobs of no rivals."""
-
-_CHAT_PINS = attrgetter("tools", "functions", *_PINS)
-_COMPLETION_PINS = attrgetter("echo", "suffix", *_PINS)
 
 
 class Chat(Sampling, gc=False):
@@ -166,14 +139,9 @@ class Chat(Sampling, gc=False):
         """Choices."""
         return (self.n,)
 
-    def pins(self) -> tuple[Raw, ...]:
-        """Tool parsers keep state that cannot be rebuilt."""
-        pins: tuple[Raw, ...] = _CHAT_PINS(self)
-        return pins
-
 
 class Completion(Sampling, gc=False):
-    """/v1/completions, and llama.cpp's /completion, /completions and /infill."""
+    """/v1/completions."""
 
     prompt: Raw = ABSENT
     suffix: Raw = ABSENT
@@ -193,10 +161,11 @@ class Completion(Sampling, gc=False):
         """best_of generations run although only n are returned."""
         return self.n, self.best_of
 
-    def pins(self) -> tuple[Raw, ...]:
-        """An echo or a suffix would be repeated."""
-        pins: tuple[Raw, ...] = _COMPLETION_PINS(self)
-        return pins
+
+class NativeCompletion(Completion, gc=False):
+    """llama.cpp's /completion, /completions and /infill: streams of its own, which nobody continues."""
+
+    replayable: ClassVar[bool] = False
 
 
 class Responses(Fields, gc=False):
@@ -331,9 +300,9 @@ AnyFields = Fields | Chat | Completion
 PATHS: dict[str, type[AnyFields]] = {
     "/v1/chat/completions": Chat,
     "/v1/completions": Completion,
-    "/completion": Completion,
-    "/completions": Completion,
-    "/infill": Completion,
+    "/completion": NativeCompletion,
+    "/completions": NativeCompletion,
+    "/infill": NativeCompletion,
     "/v1/responses": Responses,
     "/v1/messages": Messages,
     "/generate": Native,
@@ -354,3 +323,14 @@ SELDOM: dict[type[AnyFields], Callable[[tuple[Any, ...]], tuple[Raw, ...]]] = {
     for kind in {Fields, *PATHS.values()}
 }
 """What few bodies have, all in one go: one comparison tells that none of it is there. Of all fields as a tuple."""
+
+PINS: dict[type[AnyFields], tuple[str, ...]] = {
+    kind: tuple(field.name for field in msgspec.structs.fields(kind) if field.name in PINNED) if kind.replayable else ()
+    for kind in SELDOM
+}
+"""Fields that may forbid going on elsewhere, by kind of body; the reasons are in `resume_pins`."""
+
+
+def pins(fields: AnyFields) -> tuple[Raw, ...]:
+    """The values of `PINS`, in order; none of an API that nobody continues."""
+    return tuple([getattr(fields, name) for name in PINS[type(fields)]])

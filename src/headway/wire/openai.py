@@ -24,9 +24,10 @@ from msgspec.structs import astuple
 
 from headway.wire import form, prefix
 from headway.wire.body import MAX_MODEL_CHARS, Body, BodyError, bad_model
-from headway.wire.fields import ABSENT, NOTHING, PATHS, SELDOM, AnyFields, Fields
+from headway.wire.fields import ABSENT, NOTHING, PATHS, PINS, SELDOM, AnyFields, Fields, pins
 from headway.wire.form import multipart
 from headway.wire.media import measure
+from headway.wire.resume_pins import API, CHOICES, PINNED, ZERO_MEANS_OFF
 from headway.wire.shapes import Named, StreamOptions
 from headway.wire.spans import TooManyKeys, top_level
 from headway.wire.splice import Edit, Octets, splice
@@ -44,7 +45,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[AnyFields]]] = {
 }
 _OTHER: Final[msgspec.json.Decoder[AnyFields]] = msgspec.json.Decoder(Fields)
 _WHERE = re.compile(r"`\$\.(\w+)")
-_ZERO: Final = frozenset({b"null", b"0", b"0.0"})
+_ZERO: Final = frozenset({b"0", b"0.0"})
 _UNSET: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""', b'"none"', b'{"type":"text"}'})
 
 _STREAM_OPTIONS: Final = msgspec.json.Decoder(StreamOptions | None)
@@ -111,7 +112,7 @@ def _body(body: Octets, fields: AnyFields, block_bytes: int) -> Body:
         include_usage,
         usage_edit,
         fields.generates,
-        fields.replayable and sequences == 1 and (plain or _unpinned(fields)),
+        _pinned(fields, sequences, plain),
         xxhash.xxh3_64_intdigest(body),
         0 if plain else _priority(fields.priority),
     )
@@ -224,12 +225,18 @@ def _sequences(raws: tuple[Raw, ...]) -> int:
     return most
 
 
-def _unpinned(fields: AnyFields) -> bool:
-    return _all_unset(fields.pins(), _UNSET) and _all_unset(fields.penalties(), _ZERO)
-
-
-def _all_unset(raws: tuple[Raw, ...], unset: frozenset[bytes]) -> bool:
-    return all(raw is ABSENT or bytes(raw) in unset for raw in raws)
+def _pinned(fields: AnyFields, sequences: int, plain: bool) -> str:
+    """Why the request cannot be continued elsewhere; nothing for most. `resume_pins` tells the reasons."""
+    if not fields.replayable:
+        return API
+    if sequences != 1:
+        return CHOICES
+    if not plain:
+        for name, raw in zip(PINS[type(fields)], pins(fields), strict=True):
+            if raw is ABSENT or (value := bytes(raw)) in _UNSET or (value in _ZERO and name in ZERO_MEANS_OFF):
+                continue
+            return PINNED[name]
+    return ""
 
 
 def _session(raws: tuple[Raw, ...]) -> str:
