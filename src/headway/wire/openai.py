@@ -233,7 +233,11 @@ def _pinned(fields: AnyFields, sequences: int, plain: bool) -> str:
         return CHOICES
     if not plain:
         for name, raw in zip(PINS[type(fields)], pins(fields), strict=True):
-            if raw is ABSENT or (value := bytes(raw)) in _UNSET or (value in _ZERO and name in ZERO_MEANS_OFF):
+            if (
+                raw is ABSENT
+                or (value := bytes(raw).replace(b" ", b"")) in _UNSET
+                or (value in _ZERO and name in ZERO_MEANS_OFF)
+            ):
                 continue
             return PINNED[name]
     return ""
