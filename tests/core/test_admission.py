@@ -115,12 +115,18 @@ def test_only_what_is_certain_is_refused(at_least: int, longest: int, refused: b
         assert "100 tokens" in answer.message
 
 
-def test_queues_are_one_per_model() -> None:
+def test_queues_are_one_per_model_and_precision() -> None:
     admission = Gate().admission
-    admission.queue("m").push(job("r"), 0.0)
-    assert admission.queue("m") is admission.queue("m")
-    assert admission.queue("n") is not admission.queue("m")
-    assert admission.queued == 1
+    first = admission.queue(request("r"))
+    first.push(job("r", body_bytes=7), 0.0)
+    assert admission.queue(request("s")) is first
+    coarse = admission.queue(request("t", precision_floor="int4"))
+    assert coarse is not first
+    assert admission.queue(request("u", model="n")) not in (first, coarse)
+    assert (admission.queued, admission.queued_bytes) == (1, 7)
+    assert admission.lanes("m") == [first, coarse]
+    assert admission.close("m") == [first, coarse]
+    assert (admission.queued, admission.lanes("m")) == (0, ())
 
 
 def test_when_a_request_is_due_is_worked_out_once() -> None:

@@ -248,7 +248,7 @@ def outrun(*names: str, **limits: int) -> House:
 
 
 def kept(house: House) -> tuple[str, str]:
-    queue = house.brain._admission.queue("m")
+    queue = house.brain._admission.queues["m"]
     return queue.kept, queue.kept_for
 
 

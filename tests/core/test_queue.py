@@ -111,15 +111,31 @@ def test_held_is_marked_on_the_job() -> None:
     assert not item.held
 
 
-def test_retry_after_follows_the_pace_of_the_queue() -> None:
-    queue = filled(40)
-    assert queue.retry_after_s() == 1.0
+def test_those_who_are_refused_come_back_one_after_another() -> None:
+    config = AdmissionConfig(max_queued=1000)
+    queue = filled(40, config)
+    assert queue.promise_s(40.0) == 1.0, "nothing is known of its pace"
     for i in range(30):
         queue.release(RequestId(f"r{i}"), 2.0 * i)
-    assert 10.0 <= queue.retry_after_s() <= 20.0, "ten left at nearly two seconds each"
-    for i in range(200):
-        queue.push(job(f"s{i}"), 0.0)
-    assert queue.retry_after_s() == AdmissionConfig().retry_after_max_s
+    assert 15.0 <= queue.promise_s(60.0) <= 30.0, "ten left at nearly two seconds each, and one who was told to come"
+    told = [queue.promise_s(60.0) for _ in range(5)]
+    assert told == sorted(set(told)), "each has a moment of its own"
+    gaps = [later - earlier for earlier, later in itertools.pairwise(told)]
+    assert min(gaps) >= 5.0, "only a share of the pace is promised"
+    for _ in range(100):
+        queue.promise_s(60.0)
+    assert queue.promise_s(60.0) == config.retry_after_max_s
+    assert queue.promise_s(600.0) <= 30.0, "promises are not for ever"
+
+
+def test_a_pause_with_nobody_waiting_is_not_a_slow_pace() -> None:
+    queue = filled(2)
+    queue.release(RequestId("r0"), 1.0)
+    queue.release(RequestId("r1"), 1.1)
+    for at in (500.0, 500.1):
+        queue.push(job(f"s{at}"), at)
+    queue.release(RequestId("s500.0"), 500.2)
+    assert queue.drain_s < 0.1
 
 
 class TestOrder:

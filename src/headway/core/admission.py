@@ -19,7 +19,11 @@ from headway.core.fleet import Fleet
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.pace import Pace
 from headway.core.queue import HoldQueue
-from headway.core.request import RequestInfo
+from headway.core.request import Demand, RequestInfo
+from headway.core.reserve import Reserve
+from headway.core.standing import Replica
+from headway.core.tenancy import Tenancy
+from headway.core.tenant import Tier
 from headway.core.view import ReplicaView
 
 
@@ -40,7 +44,10 @@ class Admission:
         self.pace_config = pace or PaceConfig()
         self.pace = Pace(self.pace_config, self._slo) if self.config.pace and late else None
         self.late = late
+        self.tenancy = Tenancy()
         self.queues: dict[str, HoldQueue] = {}
+        self._lanes: dict[str, list[HoldQueue]] = {}
+        self._reserves: dict[str, Reserve] = {}
         self._refused: dict[ReplicaId, tuple[ReplicaView, float]] = {}
         self._lag_s = 0.0
 
@@ -49,12 +56,41 @@ class Admission:
         """All who wait."""
         return sum(len(queue) for queue in self.queues.values())
 
-    def queue(self, model: str) -> HoldQueue:
-        """The queue of a (known) model."""
-        found = self.queues.get(model)
+    @property
+    def queued_bytes(self) -> int:
+        """Bodies of all who wait."""
+        return sum(queue.bytes for queue in self.queues.values())
+
+    def queue(self, request: RequestInfo) -> HoldQueue:
+        """The queue of a request for a (known) model: one for each precision that is asked for, so that those who wait
+        for one never block the others."""
+        name = lane(request)
+        found = self.queues.get(name)
         if found is None:
-            found = self.queues[model] = HoldQueue(self.config, self.config.order and self.late)
+            ordered = self.config.order and self.late
+            found = HoldQueue(self.config, ordered, self.tenancy.weight, request.model, name)
+            self.queues[name] = found
+            self._lanes.setdefault(request.model, []).append(found)
         return found
+
+    def lanes(self, model: str) -> Sequence[HoldQueue]:
+        """All queues of a model."""
+        return self._lanes.get(model, ())
+
+    def close(self, model: str) -> list[HoldQueue]:
+        """Nobody serves the model any more: its queues, which are forgotten."""
+        self._reserves.pop(model, None)
+        gone = self._lanes.pop(model, [])
+        for queue in gone:
+            del self.queues[queue.lane]
+        return gone
+
+    def corrected(self, demand: Demand, tokens: int) -> None:
+        """An attempt ended after so many tokens of output: its tenant was charged a guess."""
+        self.tenancy.settled(demand, tokens)
+        queue = self.queues.get(lane(demand.request))
+        if queue is not None:
+            queue.turns.charge(demand.request.tenant, 2.0 * (tokens - demand.output_mean))
 
     def due(self, job: Job, views: Sequence[ReplicaView]) -> float:
         """The last moment at which a request can go and keep its TTFT objective, if all goes as it mostly does.
@@ -88,6 +124,26 @@ class Admission:
         self._lag_s += step * config.lag_quantile if lag > self._lag_s else -step * (1.0 - config.lag_quantile)
         if self._lag_s < 0.0:
             self._lag_s = 0.0
+
+    def reserved(
+        self, request: RequestInfo, replicas: Sequence[Replica], candidates: Sequence[ReplicaView]
+    ) -> Reserve | None:
+        """What of its model's replicas is not for this request, None if it may have all."""
+        share = self.config.reserved
+        if not share or request.tier >= Tier.CRITICAL:
+            return None
+        ids = tuple(replica.spec.id for replica in replicas)
+        found = self._reserves.get(request.model)
+        if found is None or found.ids != ids:
+            found = self._reserves[request.model] = Reserve(ids, share)
+        return found if found.binds(candidates) else None
+
+    def over_share(self, job: Job, replicas: Sequence[Replica]) -> bool:
+        """Whether a request must wait because its tenant holds its share of the model's memory."""
+        tenancy = self.tenancy
+        if not tenancy.usages or not tenancy.shares(job.request.tenant):
+            return False
+        return tenancy.over_share(job.demand, float(sum(replica.capacity for replica in replicas)))
 
     def refuses(self, job: Job, view: ReplicaView, at: float) -> str:
         """Why a replica should not have the request now, empty if it may."""
@@ -139,6 +195,11 @@ class Admission:
         self._refused.pop(replica_id, None)
         if self.pace is not None:
             self.pace.forget(replica_id)
+
+
+def lane(request: RequestInfo) -> str:
+    """The name of the queue of a request."""
+    return f"{request.precision_floor}|{request.model}" if request.precision_floor else request.model
 
 
 def expired(request_id: RequestId) -> Reject:

@@ -26,6 +26,7 @@ from headway.core.events import (
     RequestArrived,
     RequestCancelled,
     SampleTaken,
+    TenantsChanged,
     TimerFired,
 )
 from headway.core.fleet import Fleet, spoken
@@ -56,12 +57,12 @@ class Brain:
             config.speed,
             foresees=late or getattr(policy, "foresees", True),
         )
-        self._scheduler = Scheduler(self._fleet, policy, chance, config.scheduler)
+        self._scheduler = Scheduler(self._fleet, policy, chance, config.scheduler, config.affinity)
         self._tracker = policy if isinstance(policy, Tracker) else None
         self._admission = Admission(self._fleet, config.admission, config.slo, config.pace, late)
         self._retries = Retries(config.retry)
         self._jobs: dict[RequestId, Job] = {}
-        self._holding = Holding(self._scheduler, self._admission, self._jobs, self._dispatch)
+        self._holding = Holding(self._scheduler, self._admission, self._jobs, self._dispatch, self._end)
         self._ignored = 0
         self._on: dict[type, Callable[[Any, list[Command]], None]] = {
             RequestArrived: self._arrived,
@@ -75,6 +76,7 @@ class Brain:
             ProbeFailed: self._probe_failed,
             TimerFired: self._timer,
             DrainAsked: self._drain,
+            TenantsChanged: self._tenants_changed,
         }
 
     def handle(self, event: Event) -> list[Command]:
@@ -96,6 +98,11 @@ class Brain:
         """Who is held, with the position in the queue of its model, counted from 1."""
         return self._holding.positions()
 
+    def prospect(self, request_id: RequestId) -> tuple[int, float] | None:
+        """Position in its queue (from 1) and expected wait (s, 0 if unknown) of a request; None if it is not held."""
+        job = self._jobs.get(request_id)
+        return self._holding.prospect(job) if job is not None and job.held else None
+
     @property
     def ignored(self) -> int:
         """Events that named what is not (or no longer) known: late news, doubled ends."""
@@ -114,17 +121,35 @@ class Brain:
             text = f"The model `{request.model[:256]}` does not exist"
             out.append(Reject(request.id, 404, "model_not_found", text))
             return
+        tenancy = self._admission.tenancy
+        if tenancy.usages:
+            request = tenancy.completed(request, at)
         at_least = 0
         if pool.shortest and request.prompt_bytes + request.prompt_tokens >= pool.shortest:  # no token without a byte
             at_least = self._fleet.length.prompt_tokens_at_least(request) + (1 if request.generates else 0)
-        refusal = self._too_late(request, at) or self._admission.infeasible(request, at_least, pool.longest)
+        refusal = (
+            self._too_late(request, at)
+            or self._admission.infeasible(request, at_least, pool.longest)
+            or tenancy.refuses(request, at)
+        )
         if refusal is not None:
             out.append(refusal)
             return
         matches = self._fleet.matches(request)
         expected = self._fleet.expect(request, pool.longest, matches, at)
+        if tenancy.usages:
+            refusal = tenancy.refuses_length(request, expected.demand, at)
+            if refusal is not None:
+                out.append(refusal)
+                return
+            tenancy.entered(request, expected.demand)
         job = Job(request, expected.demand, matches, expected.part, at_least, at, Tries())
         self._holding.admit(job, pool, at, out)
+
+    def _end(self, job: Job) -> None:
+        """A request has ended, however."""
+        del self._jobs[job.request.id]
+        self._admission.tenancy.left(job.request)
 
     def _too_late(self, request: RequestInfo, at: float) -> Reject | None:
         """A refusal for a reason that may come up at any try: its deadline, or what it did to engines."""
@@ -173,6 +198,7 @@ class Brain:
             self._tracker.sent(demand, spec.id, at)
         if self._admission.pace is not None:
             self._admission.pace.sent(choice.view, entry.uncached, at)
+        self._admission.tenancy.sent(demand)
         replica.health.dispatched(attempt)
         out.append(Dispatch(request.id, attempt, spec.id, spec.serves.get(request.model, request.model)))
         waited = at - job.arrived_at if number == 0 else 0.0
@@ -210,8 +236,10 @@ class Brain:
         self._retries.ended(job.tries)
         self._retries.judge(request.fingerprint, job.tries, replica_id, outcome, at)
         if outcome.committed or outcome.kind in FINAL or not self._retry(job, entry, outcome, at, out):
-            del self._jobs[request.id]
+            self._end(job)
         first, demand = entry.first_token_at, entry.demand
+        tokens = spoken(entry, outcome)
+        self._admission.corrected(demand, tokens)
         out.append(
             Record(
                 Settled(
@@ -352,6 +380,10 @@ class Brain:
         if replica is not None:
             replica.draining = event.draining
             self._moved(replica, event.at, out)
+
+    def _tenants_changed(self, event: TenantsChanged, out: list[Command]) -> None:
+        self._admission.tenancy.configure(event.tenants, event.at)
+        self._holding.release(list(self._scheduler.pools.values()), event.at, out)
 
     def _timer(self, event: TimerFired, out: list[Command]) -> None:
         kind, _, name = event.timer.partition(":")

@@ -92,7 +92,10 @@ class HealthConfig(msgspec.Struct, frozen=True):
     `failure_rate`: of the last outcomes, how many must be there and have failed to open. `probe_failures`: failed
     probes in a row. `open_s` doubles (`backoff`) up to `open_max_s` and falls back after `forgive_s` of health.
     `avoid_s`: backpressure without Retry-After; `avoid_max_s` bounds what an engine may ask. `slow_start_s` and
-    `slow_start_floor`: ramp of the share of capacity after a return. `silent_s`: a stream that said something this
+    `slow_start_floor`: ramp of the share of capacity after a return; `wake_start_s`: how long it takes after a sleep,
+    which cost the engine its cache and its warm kernels. `warm_up`: whether engines generate a token for us before they
+    do so for clients; `warm_up_timeout_s`: until nothing more is expected of one (a body gives up earlier);
+    `warm_up_tries`: failed ones after which a replica is used without. `silent_s`: a stream that said something this
     recently is alive although its port refuses connections.
     """
 
@@ -111,6 +114,10 @@ class HealthConfig(msgspec.Struct, frozen=True):
     avoid_max_s: float = 5.0
     slow_start_s: float = 10.0
     slow_start_floor: float = 0.1
+    wake_start_s: float = 30.0
+    warm_up: bool = False
+    warm_up_timeout_s: float = 60.0
+    warm_up_tries: int = 3
     silent_s: float = 0.5
 
 
@@ -180,7 +187,11 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     looks for somebody who fits.
     `lag_quantile`: so many first tokens take less, beyond their own prefill, than is allowed for; learned in steps of
     `lag_step` of it (of `lag_least_s` at least), and a share `lag_most` of a request's slack at most.
-    `retry_after_max_s` bounds what clients are told.
+    `rise_s`: whoever has waited so long counts as one tier higher (0: never). `max_queued_bytes`: bodies of all who
+    wait, in all queues. `retry_after_max_s` bounds what clients are told; `retry_share`: the share of the pace that is
+    promised to those who come back (the rest is for those who come first).
+    `reserved`: the share of every model's replicas that is kept for what is critical. Whole replicas, and of one more
+    the rest of the share as a part of its KV pool.
     """
 
     hold: bool = True
@@ -196,7 +207,11 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     lag_step: float = 0.1
     lag_least_s: float = 0.2
     lag_most: float = 0.3
-    retry_after_max_s: float = 30.0
+    rise_s: float = 10.0
+    max_queued_bytes: int = 128 * 1024 * 1024
+    retry_after_max_s: float = 120.0
+    retry_share: float = 0.3
+    reserved: float = 0.0
 
 
 class PaceConfig(msgspec.Struct, frozen=True):
@@ -229,6 +244,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
     which they are used. `candidates`: how many a Decision remembers. `considered`: of more candidates than this only so
     many, drawn by chance, and the `warmest` ones are ranked (0: always all). The best of 256 drawn at random is as good
     as the best of 1,000 for every purpose (Mitzenmacher: even two choices come close), and costs a quarter.
+    `rollout_per_minute`: the share of a model's dispatches that a new version gets at once and again each minute (0:
+    all, at once); versions that come within `rollout_grace_s` of the first are not new.
     """
 
     max_in_flight: int = 0
@@ -237,6 +254,94 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
     candidates: int = 8
     considered: int = 256
     warmest: int = 32
+    rollout_per_minute: float = 0.05
+    rollout_grace_s: float = 5.0
+
+
+class AffinityConfig(msgspec.Struct, frozen=True):
+    """Constants of session affinity.
+
+    `enabled`: whether requests that name a session keep to its replica. `points`: a replica's places on the ring (with
+    200, shares differ by about 7 %). `spill`, `resume`: used share of a KV pool above which a replica gives sessions to
+    the next one, and below which it takes them back. `bound`: times the mean number of requests that a replica may have
+    while sessions still go there; with fewer than `spare` requests it always takes them, for a mean of one or two says
+    nothing. `yields`: how many times the least cost the session's replica may cost under a policy that compares all.
+    """
+
+    enabled: bool = True
+    points: int = 200
+    spill: float = 0.85
+    resume: float = 0.75
+    bound: float = 1.25
+    spare: float = 8.0
+    yields: float = 2.0
+
+
+class SessionsConfig(msgspec.Struct, frozen=True):
+    """Constants of the memory of sessions: how long one counts as known, how many there are (about 200 bytes each),
+    and the share of them that one tenant may have."""
+
+    ttl_s: float = 1800.0
+    max_entries: int = 65_536
+    tenant_share: float = 0.5
+
+
+class DegradeConfig(msgspec.Struct, frozen=True):
+    """Constants of degradation.
+
+    `levels`: whether anything follows from saturation; it is measured anyway. `wait_s`: an expected wait that counts as
+    full saturation. `memory_z`: deviations above the mean of the forecast peak (95 % one-sided). `memory_most`: what a
+    full pool counts as where requests are held until they fit: there it is what the hold is for, and no distress.
+    `bounds`: at or above the second new sessions are refused (level 1), at or above the third what is below STANDARD
+    (level 2); either ends below the bound before it. `window_s`: seconds that saturation is the median of. `dwell_s`:
+    least time between two moves. `shed_from`: saturation from which what is below STANDARD is shed by chance, all of
+    it at 1. `open_share`: share of open breakers from which the fallback is used (level 4). `fallbacks`: model ->
+    model that takes its requests then. `tick_s`: how often a pool is looked at.
+    """
+
+    levels: bool = True
+    wait_s: float = 5.0
+    memory_z: float = 1.645
+    memory_most: float = 0.8
+    bounds: tuple[float, float, float] = (0.85, 0.9, 0.95)
+    window_s: int = 5
+    dwell_s: float = 5.0
+    shed_from: float = 0.8
+    open_share: float = 0.5
+    fallbacks: dict[str, str] = {}
+    tick_s: float = 1.0
+
+
+class BurstConfig(msgspec.Struct, frozen=True):
+    """Constants of bursts.
+
+    `curbs`: whether a burst costs clients anything: at most `max_tokens` of output each, and no logprobs. A burst is at
+    least `least` requests within `fast_s` seconds, at `enter` times the usual rate; it ends below `leave` times that.
+    What is usual is learned over `slow_s`, and believed after `history_s`. `dwell_s`: least time between two moves.
+    """
+
+    curbs: bool = False
+    max_tokens: int = 256
+    fast_s: int = 5
+    slow_s: float = 60.0
+    history_s: float = 15.0
+    least: int = 20
+    enter: float = 3.0
+    leave: float = 1.5
+    dwell_s: float = 5.0
+
+
+class RestartConfig(msgspec.Struct, frozen=True):
+    """Constants of restarts. A replica that is dead for `after_s` is to be restarted, if there is a hook (`enabled`);
+    if it stays dead again after `every_s`, which grows by `backoff` each time up to `every_max_s`. After `forgive_s`
+    of health the past is forgotten."""
+
+    enabled: bool = False
+    after_s: float = 30.0
+    every_s: float = 300.0
+    backoff: float = 2.0
+    every_max_s: float = 3600.0
+    forgive_s: float = 600.0
 
 
 class BrainConfig(msgspec.Struct, frozen=True):
@@ -254,3 +359,8 @@ class BrainConfig(msgspec.Struct, frozen=True):
     admission: AdmissionConfig = AdmissionConfig()
     pace: PaceConfig = PaceConfig()
     scheduler: SchedulerConfig = SchedulerConfig()
+    affinity: AffinityConfig = AffinityConfig()
+    sessions: SessionsConfig = SessionsConfig()
+    degrade: DegradeConfig = DegradeConfig()
+    burst: BurstConfig = BurstConfig()
+    restart: RestartConfig = RestartConfig()

@@ -5,6 +5,7 @@ Only values live here, none with a rule of its own; each belongs to the room who
 are cheap to make and to read in plain Python, and must not be compiled: a Struct in compiled code loses its options.
 """
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -140,13 +141,18 @@ class Job(msgspec.Struct, gc=False):
 
 class Waiting(msgspec.Struct):
     """A job in a queue. `serial`: order of arrival; `due`: the last moment at which it can go and keep its TTFT
-    objective; `late`: that has passed; `bypassed` counts overtakings while it was the first of its class."""
+    objective; `late`: that has passed; `tier`: what it counts as by now; `cost`: tokens its tenant will be charged;
+    `rises_at`: when it counts as one tier more; `bypassed` counts overtakings while it was the first of its class."""
 
     job: Job
     serial: int
     expires: float
     due: float
+    tier: int
+    tenant: str
+    cost: float
     late: bool = False
+    rises_at: float = math.inf
     bypassed: int = 0
 
 
@@ -158,3 +164,11 @@ class Choice(msgspec.Struct, gc=False):
     views: Sequence[ReplicaView]
     all_costs: Sequence[tuple[float, ...]]
     exclusions: dict[str, int]
+
+
+class Outage(msgspec.Struct, gc=False):
+    """A replica that is dead, or was: when it is `due` for a restart, how many it had, and since when it is over."""
+
+    due: float
+    restarts: int = 0
+    over_at: float = math.inf

@@ -8,52 +8,62 @@ makes room for nobody behind it.
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from headway.core.admission import Admission, expired
+from headway.core.admission import Admission, expired, lane
 from headway.core.commands import Command, Hold, Reject, SetTimer
 from headway.core.entries import Choice, Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.queue import HoldQueue
+from headway.core.queue import HoldQueue, cost
 from headway.core.scheduler import Avoid, Pool, Scheduler, context_limit
 from headway.core.view import ReplicaView
 
 Send = Callable[[Job, Choice, float, list[Command]], None]
 """Dispatch a job to what was chosen for it."""
 
-
 _SOON_S = 0.001
 """A timer is never set nearer than this: whether a wait is over or just so depends on the last bit."""
 
 
 class Holding:
-    """Lets requests go, or keeps them. `jobs` are all requests alive; those held stay in it."""
+    """Lets requests go, or keeps them. `jobs` are all requests alive; those held stay in it. `end` is told of each that
+    ends here."""
 
-    def __init__(self, scheduler: Scheduler, admission: Admission, jobs: dict[RequestId, Job], send: Send) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        admission: Admission,
+        jobs: dict[RequestId, Job],
+        send: Send,
+        end: Callable[[Job], None],
+    ) -> None:
         self._scheduler = scheduler
         self._admission = admission
         self._jobs = jobs
         self._send = send
+        self._end = end
 
     def admit(self, job: Job, pool: Pool, at: float, out: list[Command]) -> None:
-        """A request came: it goes, waits, or is refused because too many wait."""
+        """A request came: it goes, waits, or is refused because too many wait. Others may wait who are to go first;
+        then it waits too, though it might fit."""
         admission, request = self._admission, job.request
+        self._jobs[request.id] = job
         pace = admission.pace
         if pace is not None:
             new = job.demand.prompt_tokens - max(job.demand.hits.values(), default=0)
             pace.arrived(request.model, new, pool.candidates, at)
-        queue = admission.queues.get(request.model)
-        if not queue:
+        queue = admission.queues.get(lane(request)) if admission.queues else None
+        choice = None
+        if not admission.over_share(job, pool.replicas) and (
+            not queue or (len(queue) <= admission.config.scan and queue.turns.first(request.tier, request.tenant))
+        ):
             choice = self.choose(job, pool, at)
-        elif len(queue) <= admission.config.scan:
-            choice = self.choose(job, pool, at)
-            if choice is not None:
-                queue.overtake()
-        else:
-            choice = None
         if choice is None:
             self._hold(job, pool, at, out)
-        else:
-            self._jobs[request.id] = job
-            self._send(job, choice, at, out)
+            return
+        if queue is not None:
+            if queue:
+                queue.overtake()
+            queue.turns.charge(request.tenant, cost(job))
+        self._send(job, choice, at, out)
 
     def choose(
         self,
@@ -63,43 +73,51 @@ class Holding:
         avoid: Avoid | None = None,
         among: Sequence[ReplicaView] | None = None,
     ) -> Choice | None:
-        """The best replica that does not refuse, if the policy binds late; else the best."""
-        admission = self._admission
+        """The best replica that does not refuse: for want of memory or pace if the policy binds late, because it is
+        kept for somebody else, or for those who are critical."""
+        admission, scheduler = self._admission, self._scheduler
+        reserved = admission.reserved(job.request, pool.replicas, pool.candidates)
         if not admission.late:
-            return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, among)
-        queue = admission.queues.get(pool.model)
-        kept = queue.kept if queue is not None and queue.kept_for != job.request.id else ""
+            if reserved is None:
+                return scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, among)
+            left = [v for v in (pool.candidates if among is None else among) if reserved.leaves(v, job.part.peak)]
+            return scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, left)
+        request_id, kept = job.request.id, ReplicaId("")
+        for queue in admission.lanes(pool.model):
+            if queue.kept and queue.kept_for != request_id:
+                kept = queue.kept
 
         def refuses(view: ReplicaView) -> str:
             if view.spec.id == kept:
                 return "kept"
+            if reserved and not reserved.leaves(view, job.part.peak):
+                return "reserved"
             return admission.refuses(job, view, at)
 
-        return self._scheduler.choose(pool, job.demand, at, job.at_least, avoid, refuses, among)
+        return scheduler.choose(pool, job.demand, at, job.at_least, avoid, refuses, among)
 
     def release(
         self, pools: Iterable[Pool], at: float, out: list[Command], replica_id: ReplicaId | None = None
     ) -> None:
         """Room may have been made, at one replica or anywhere: let those go who fit now."""
         for pool in pools:
-            queue = self._admission.queues.get(pool.model)
-            if queue:
-                self._scheduler.refresh(at, out)
-                self._release(queue, pool, replica_id, at, out)
+            for queue in self._admission.lanes(pool.model):
+                if queue:
+                    self._scheduler.refresh(at, out)
+                    self._release(queue, pool, replica_id, at, out)
 
     def _release(
         self, queue: HoldQueue, pool: Pool, replica_id: ReplicaId | None, at: float, out: list[Command]
     ) -> None:
         """One look at the head and those behind it. Who needs more than one that did not fit is not asked."""
         self._keep(queue, pool)
-        first = True
-        too_big = math.inf
+        first, too_big, admission = True, math.inf, self._admission
         for item in queue.within_reach(at):
             job = item.job
             among = self._asked(pool, replica_id, at)
             if not among:
                 break
-            if job.part.peak >= too_big:
+            if job.part.peak >= too_big or admission.over_share(job, pool.replicas):
                 continue
             choice = self.choose(job, pool, at, None, among)
             if choice is None:
@@ -141,19 +159,32 @@ class Holding:
         return views if pace is None else [view for view in views if pace.open(pool.model, view, 1, 0, at)]
 
     def _hold(self, job: Job, pool: Pool, at: float, out: list[Command]) -> None:
-        request = job.request
+        request, admission = job.request, self._admission
         if not pool.candidates and not pool.saturated:
-            out.append(no_replica(request.id))
+            self._refuse(job, no_replica(request.id), out)
             return
-        queue = self._admission.queue(request.model)
-        if queue.full:
-            text = f"too many requests are waiting for the model ({len(queue)})"
-            out.append(Reject(request.id, 503, "queue_full", text, queue.retry_after_s(), shed=True))
+        queue = admission.queue(request)
+        while queue.full or admission.queued_bytes + request.body_bytes > admission.config.max_queued_bytes:
+            victim = queue.turns.dispensable(request.tier, request.tenant)
+            if victim is None:
+                self._refuse(job, _queue_full(queue, request.id, at), out)
+                return
+            queue.remove(victim.job.request.id)
+            self._refuse(victim.job, _queue_full(queue, victim.job.request.id, at), out)
+        item = queue.push(job, at, admission.due(job, pool.candidates))
+        wait = queue.wait_s(item)
+        if request.deadline is not None and at + wait > request.deadline:
+            queue.remove(request.id)
+            text = "the request would have to wait for longer than its deadline allows"
+            self._refuse(job, Reject(request.id, 429, "deadline", text, queue.promise_s(at), shed=True), out)
             return
-        self._jobs[request.id] = job
-        item = queue.push(job, at, self._admission.due(job, pool.candidates))
-        out.append(Hold(request.id, queue.position(item)))
+        out.append(Hold(request.id, queue.position(item), wait))
         self._arm(pool, queue, at, out)
+
+    def _refuse(self, job: Job, refusal: Reject, out: list[Command]) -> None:
+        """It ends here."""
+        self._end(job)
+        out.append(refusal)
 
     def _arm(self, pool: Pool, queue: HoldQueue, at: float, out: list[Command]) -> None:
         """Have the queue's timer fire when the first runs out of time, or a replica takes a prompt again."""
@@ -163,52 +194,73 @@ class Holding:
             first = min(first, at + max(min(waits, default=math.inf), _SOON_S))
         if first < queue.timer_at:
             queue.timer_at = first
-            out.append(SetTimer(f"queue:{pool.model}", first))
+            out.append(SetTimer(f"queue:{queue.lane}", first))
 
     def withdraw(self, job: Job, at: float, out: list[Command]) -> None:
         """The client of a held request went away."""
-        self._admission.queue(job.request.model).remove(job.request.id)
-        del self._jobs[job.request.id]
+        self._admission.queue(job.request).remove(job.request.id)
+        self._end(job)
         self.release([self._scheduler.pools[job.request.model]], at, out)
 
-    def timer(self, model: str, at: float, out: list[Command]) -> bool:
-        """Somebody's time is over, or the pace has opened. False if nobody can wait for the model."""
-        queue = self._admission.queues.get(model)
+    def timer(self, name: str, at: float, out: list[Command]) -> bool:
+        """Somebody's time is over, or the pace has opened. False if there is no such queue."""
+        queue = self._admission.queues.get(name)
         if queue is None:
             return False
-        retry_after = queue.retry_after_s()
         for item in queue.due(at):
-            self._expire(queue, item, retry_after, at, out)
+            self._expire(queue, item, at, out)
         queue.timer_at = math.inf
-        pool = self._scheduler.pools[model]
+        pool = self._scheduler.pools[queue.model]
         self.release([pool], at, out)
         self._arm(pool, queue, at, out)
         return True
 
-    def _expire(self, queue: HoldQueue, item: Waiting, retry_after: float, at: float, out: list[Command]) -> None:
+    def _expire(self, queue: HoldQueue, item: Waiting, at: float, out: list[Command]) -> None:
         request = item.job.request
         queue.remove(request.id)
-        del self._jobs[request.id]
         if request.deadline is not None and request.deadline <= at:
-            out.append(expired(request.id))
+            self._refuse(item.job, expired(request.id), out)
         else:
             text = "no replica had room for the request in time"
-            out.append(Reject(request.id, 503, "queue_timeout", text, retry_after, shed=True))
+            refusal = Reject(request.id, 503, "queue_timeout", text, queue.promise_s(at), shed=True)
+            self._refuse(item.job, refusal, out)
 
     def dissolve(self, out: list[Command]) -> None:
         """Some models may not be served any more: whoever waits for them is told."""
-        queues, pace = self._admission.queues, self._admission.pace
-        if pace is not None:
-            pace.keep(self._scheduler.pools)
-        for model in [name for name in queues if name not in self._scheduler.pools]:
-            for item in queues.pop(model):
-                del self._jobs[item.job.request.id]
-                out.append(no_replica(item.job.request.id))
+        admission, pools = self._admission, self._scheduler.pools
+        if admission.pace is not None:
+            admission.pace.keep(pools)
+        for model in {queue.model: None for queue in admission.queues.values() if queue.model not in pools}:
+            for queue in admission.close(model):
+                for item in list(queue):
+                    self._refuse(item.job, no_replica(item.job.request.id), out)
+
+    def shed(self, model: str, below: int, at: float, out: list[Command]) -> None:
+        """Whoever waits for a model and is less important than this is refused: others need the room."""
+        for queue in self._admission.lanes(model):
+            for item in [item for item in queue if item.job.request.tier < below]:
+                request_id = item.job.request.id
+                queue.remove(request_id)
+                text = "the model is overloaded, and more important requests wait"
+                self._refuse(item.job, Reject(request_id, 503, "shed", text, queue.promise_s(at), shed=True), out)
 
     def positions(self) -> dict[RequestId, int]:
-        """Who is held, with the position in the queue of its model, counted from 1."""
+        """Who is held, with the position in its queue, counted from 1."""
         queues = self._admission.queues.values()
         return {item.job.request.id: n for queue in queues for n, item in enumerate(queue, start=1)}
+
+    def prospect(self, job: Job) -> tuple[int, float] | None:
+        """Position and expected wait (s, 0 if unknown) of a request, None if it is not held."""
+        queue = self._admission.queues.get(lane(job.request))
+        item = queue.find(job.request.id) if queue is not None else None
+        if queue is None or item is None:
+            return None
+        return queue.position(item), queue.wait_s(item)
+
+
+def _queue_full(queue: HoldQueue, request_id: RequestId, at: float) -> Reject:
+    text = f"too many requests are waiting for the model ({len(queue)})"
+    return Reject(request_id, 503, "queue_full", text, queue.promise_s(at), shed=True)
 
 
 def _headroom(view: ReplicaView) -> float:

@@ -1,38 +1,59 @@
-"""Those who wait for one model, and in which order they go.
+"""Those who wait for one pool, and the bounds on that: the second of the two levels of queueing.
 
-In order of arrival, or by what can still be met: those who can keep their TTFT objective first, the least slack in
-front; behind them, in order of arrival, those who cannot any more. So that nothing starves, the first of the late ones
-is overtaken at most `late_bypass` times, then it goes before everybody; and nobody waits longer than `queue_timeout_s`.
-Whoever is first and does not fit is overtaken `bypass_max` times more; then one replica (`kept`) is kept for it.
+In which order they go is settled by tiers, tenants and deadlines (`turns`), or by arrival alone. So that nothing
+starves, whoever waits long behind a higher tier rises by one (never to the highest); the first of those who are late
+for their objective is overtaken at most `late_bypass` times, then it goes before everybody; and nobody waits longer
+than `queue_timeout_s`. Whoever is first and does not fit is overtaken `bypass_max` times more; then one replica (`kept`) is kept for it.
 
-Lists are kept sorted by bisection: an insertion costs a search and a move of a few pointers.
+Those who are refused are told when to come back: each is promised a moment of its own, so that they do not come back
+all at once, and find room when they do.
 """
 
 import math
-from bisect import bisect_left, insort
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
 
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
+from headway.core.tenant import Tier
+from headway.core.turns import Sorted, Turns, discard
 
-Sorted = list[tuple[float, int, Waiting]]
-"""By a time or a number, then by order of arrival (which is unique, so items are never compared)."""
+_TOP = int(Tier.HIGH)
+"""As high as waiting lifts anybody: what is critical stays before what merely waited."""
+
+
+def _alike(_tenant: str) -> float:
+    return 1.0
 
 
 class HoldQueue:
-    """Who waits for one model. `ordered`: by what can still be met, else in order of arrival."""
+    """Who waits for one pool. `ordered`: by what can still be met, else in order of arrival; `weight`: of a tenant;
+    `lane`: its name among all queues."""
 
-    def __init__(self, config: AdmissionConfig, ordered: bool = False) -> None:
+    def __init__(
+        self,
+        config: AdmissionConfig,
+        ordered: bool = False,
+        weight: Callable[[str], float] = _alike,
+        model: str = "",
+        lane: str = "",
+    ) -> None:
+        self.model = model
+        self.lane = lane
         self._config = config
         self._ordered = ordered
+        self.turns = Turns(weight)
         self._items: dict[RequestId, Waiting] = {}
-        self._timely: Sorted = []
+        self._dues: Sorted = []
         self._late: Sorted = []
+        self._rises: Sorted = []
         self._expiries: Sorted = []
         self._serial = 0
         self._released_at: float | None = None
         self._pace_s = 0.0
+        self._promised = 0.0
+        self.bytes = 0
         self.timer_at = math.inf
         self.kept = ReplicaId("")
         self.kept_for = RequestId("")
@@ -45,9 +66,7 @@ class HoldQueue:
         urgent = self._urgent
         if urgent is not None:
             yield urgent
-        for _, _, item in self._timely:
-            yield item
-        for _, _, item in self._late:
+        for item in self.turns:
             if item is not urgent:
                 yield item
 
@@ -58,16 +77,25 @@ class HoldQueue:
 
     def push(self, job: Job, at: float, due: float = math.inf) -> Waiting:
         """Somebody waits. `due`: the last moment at which it can go and keep its objective."""
+        request = job.request
         expires = job.arrived_at + self._config.queue_timeout_s
-        if job.request.deadline is not None:
-            expires = min(expires, job.request.deadline)
+        if request.deadline is not None:
+            expires = min(expires, request.deadline)
         self._serial += 1
-        item = Waiting(job, self._serial, expires, due if self._ordered else math.inf)
-        item.late = item.due < at
+        due = due if self._ordered else math.inf
+        late = due < at
+        item = Waiting(job, self._serial, expires, due, request.tier, request.tenant, cost(job), late)
         job.held = True
-        self._items[job.request.id] = item
-        insort(self._late if item.late else self._timely, _key(item))
+        self._items[request.id] = item
+        self.bytes += request.body_bytes
+        self.turns.add(item)
         insort(self._expiries, (expires, item.serial, item))
+        if late:
+            insort(self._late, (0.0, item.serial, item))
+        elif due < math.inf:
+            insort(self._dues, (due, item.serial, item))
+        if item.tier < _TOP and self._config.rise_s:
+            self._rise(item, at)
         return item
 
     def position(self, item: Waiting) -> int:
@@ -75,26 +103,48 @@ class HoldQueue:
         urgent = self._urgent
         if item is urgent:
             return 1
-        if not item.late:
-            return bisect_left(self._timely, _key(item)) + (1 if urgent is None else 2)
-        return len(self._timely) + bisect_left(self._late, _key(item)) + 1
+        return self.turns.ahead(item) + (1 if urgent is None or item.late else 2)
+
+    def wait_s(self, item: Waiting) -> float:
+        """How long it will wait at the recent pace, 0 while none is known."""
+        return self.position(item) * self._pace_s
+
+    @property
+    def drain_s(self) -> float:
+        """How long the last of them will wait at the recent pace."""
+        return len(self._items) * self._pace_s
+
+    def find(self, request_id: RequestId) -> Waiting | None:
+        """The one of this id, None if it does not wait here."""
+        return self._items.get(request_id)
 
     def remove(self, request_id: RequestId) -> None:
         """It was cancelled or has expired."""
         item = self._items.pop(request_id)
         item.job.held = False
+        self.bytes -= item.job.request.body_bytes
         if self.kept_for == request_id:
             self.kept, self.kept_for = ReplicaId(""), RequestId("")
-        _discard(self._late if item.late else self._timely, _key(item))
-        _discard(self._expiries, (item.expires, item.serial, item))
+        self.turns.remove(item)
+        discard(self._expiries, (item.expires, item.serial, item))
+        if item.late:
+            discard(self._late, (0.0, item.serial, item))
+        elif item.due < math.inf:
+            discard(self._dues, (item.due, item.serial, item))
+        if item.rises_at < math.inf:
+            discard(self._rises, (item.rises_at, item.serial, item))
+        if not self._items:
+            self._released_at = None
 
     def release(self, request_id: RequestId, at: float) -> None:
         """It was dispatched."""
-        self.remove(request_id)
+        item = self._items[request_id]
+        self.turns.charge(item.tenant, item.cost)
         if self._released_at is not None:
             gap = at - self._released_at
             self._pace_s += 0.1 * (gap - self._pace_s)
         self._released_at = at
+        self.remove(request_id)
 
     def overtake(self, late: bool = False) -> None:
         """Somebody goes who is not the head (`late`: one of the late ones)."""
@@ -146,10 +196,14 @@ class HoldQueue:
         """When the first of them runs out of time; infinite if nobody waits."""
         return self._expiries[0][0] if self._expiries else math.inf
 
-    def retry_after_s(self) -> float:
-        """When to come back: the time this queue takes to drain at its recent pace, in whole seconds."""
-        wait = math.ceil(len(self._items) * self._pace_s)
-        return float(min(max(1, wait), self._config.retry_after_max_s))
+    def promise_s(self, at: float) -> float:
+        """When one that is refused is to come back, in whole seconds: the time this queue takes to drain at its recent
+        pace, and after all who were told so before. They may have a share of the pace; the rest is for new ones."""
+        config = self._config
+        latest = at + config.retry_after_max_s
+        slot = max(self._promised, at + self.drain_s) + self._pace_s / config.retry_share
+        self._promised = min(slot, latest)
+        return float(min(max(1, math.ceil(slot - at)), config.retry_after_max_s))
 
     @property
     def _urgent(self) -> Waiting | None:
@@ -159,21 +213,32 @@ class HoldQueue:
         return None
 
     def _judge(self, at: float) -> None:
-        """Move those who cannot keep their objective any more behind the others."""
-        count = 0
-        for due, _, item in self._timely:
-            if due >= at:
-                break
-            item.late = True
+        """Move those who cannot keep their objective any more behind the others, and up who have waited long."""
+        dues, rises = self._dues, self._rises
+        count = bisect_left(dues, (at, 0))
+        for _, _, item in dues[:count]:
+            self.turns.demote(item)
             item.bypassed = 0
-            insort(self._late, _key(item))
-            count += 1
-        del self._timely[:count]
+            insort(self._late, (0.0, item.serial, item))
+        del dues[:count]
+        count = bisect_right(rises, (at, math.inf))
+        risen = rises[:count]
+        del rises[:count]
+        for _, _, item in risen:
+            item.rises_at = math.inf
+            if item.tier < self.turns.highest:
+                self.turns.promote(item)
+            if item.tier < _TOP:
+                self._rise(item, at)
+
+    def _rise(self, item: Waiting, at: float) -> None:
+        """Note when it will rise by a tier."""
+        item.rises_at = at + self._config.rise_s
+        insort(self._rises, (item.rises_at, item.serial, item))
 
 
-def _key(item: Waiting) -> tuple[float, int, Waiting]:
-    return (0.0 if item.late else item.due, item.serial, item)
-
-
-def _discard(items: Sorted, key: tuple[float, int, Waiting]) -> None:
-    del items[bisect_left(items, key)]
+def cost(job: Job) -> float:
+    """What a request is charged in turns: its uncached input, and its output twice (it takes that much longer)."""
+    demand = job.demand
+    cached = max(demand.hits.values(), default=0)
+    return demand.prompt_tokens - cached + 2.0 * demand.output_mean

@@ -1,0 +1,200 @@
+"""Whose turn it is among those who wait for one pool: the first of the two levels of queueing.
+
+Strict tiers; within a tier, tenants take turns by the tokens that were served to them; within a tenant, those who can
+still keep their TTFT objective go first, the least slack in front, and behind them, in order of arrival, those who
+cannot any more. Turns follow start-time fair queueing (Goyal, Vin and Cheng 1996): what a tenant is served moves its
+virtual time by tokens over weight, the lowest goes next, and whoever was away starts at the present one, so that
+nobody saves up turns. What may go at all, and where to, is not known here (admission, holding).
+
+Lists are kept sorted by bisection: an insertion costs a search and a move of a few pointers.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heapreplace
+
+from headway.core.entries import Waiting
+
+Sorted = list[tuple[float, int, Waiting]]
+"""By a time or a number, then by order of arrival (which is unique, so items are never compared)."""
+
+
+def discard(items: Sorted, key: tuple[float, int, Waiting]) -> None:
+    """Take out what is known to be there."""
+    del items[bisect_left(items, key)]
+
+
+class Line:
+    """Those of one tenant at one tier. `cost`: the sum of what they will be charged."""
+
+    __slots__ = ("cost", "late", "tenant", "timely")
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self.timely: Sorted = []
+        self.late: Sorted = []
+        self.cost = 0.0
+
+    def __len__(self) -> int:
+        return len(self.timely) + len(self.late)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        for _, _, item in self.timely:
+            yield item
+        for _, _, item in self.late:
+            yield item
+
+    def index(self, item: Waiting) -> int:
+        """How many of them go before it."""
+        if item.late:
+            return len(self.timely) + bisect_left(self.late, key(item))
+        return bisect_left(self.timely, key(item))
+
+
+def key(item: Waiting) -> tuple[float, int, Waiting]:
+    """Where it stands among its like."""
+    return (0.0 if item.late else item.due, item.serial, item)
+
+
+class Turns:
+    """The lines of one pool. `weight` tells a tenant's share."""
+
+    def __init__(self, weight: Callable[[str], float]) -> None:
+        self._weight = weight
+        self._tiers: dict[int, dict[str, Line]] = {}
+        self._descending: list[int] = []
+        self._served: dict[str, float] = {}
+        self._clock = 0.0
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """In the order in which they would go, if everybody fitted."""
+        for tier in self._descending:
+            lines = self._tiers[tier]
+            if len(lines) == 1:
+                for line in lines.values():
+                    yield from line
+            else:
+                yield from self._merged(lines)
+
+    def _merged(self, lines: dict[str, Line]) -> Iterator[Waiting]:
+        heap = [(self._start(line.tenant), line.tenant, iter(line)) for line in lines.values()]
+        heapify(heap)
+        while heap:
+            start, tenant, rest = heap[0]
+            item = next(rest, None)
+            if item is None:
+                heappop(heap)
+            else:
+                yield item
+                heapreplace(heap, (start + item.cost / self._weight(tenant), tenant, rest))
+
+    @property
+    def highest(self) -> int:
+        """The highest tier of those who wait; some tier if nobody does."""
+        return self._descending[0] if self._descending else 0
+
+    def add(self, item: Waiting) -> None:
+        """It waits."""
+        if not self._waits(item.tenant):
+            self._served[item.tenant] = self._start(item.tenant)
+        lines = self._tiers.get(item.tier)
+        if lines is None:
+            lines = self._tiers[item.tier] = {}
+            self._descending = sorted(self._tiers, reverse=True)
+        line = lines.get(item.tenant)
+        if line is None:
+            line = lines[item.tenant] = Line(item.tenant)
+        insort(line.late if item.late else line.timely, key(item))
+        line.cost += item.cost
+
+    def remove(self, item: Waiting) -> None:
+        """It does not wait any more, or not where it did."""
+        lines = self._tiers[item.tier]
+        line = lines[item.tenant]
+        discard(line.late if item.late else line.timely, key(item))
+        line.cost -= item.cost
+        if not line:
+            del lines[item.tenant]
+            if not lines:
+                del self._tiers[item.tier]
+                self._descending.remove(item.tier)
+
+    def demote(self, item: Waiting) -> None:
+        """It cannot keep its objective any more: behind those of its line that can."""
+        line = self._tiers[item.tier][item.tenant]
+        discard(line.timely, key(item))
+        item.late = True
+        insort(line.late, key(item))
+
+    def promote(self, item: Waiting) -> None:
+        """It has waited long: one tier up. (Added before it is removed, for a tenant that leaves loses its turn.)"""
+        tier = item.tier
+        item.tier = tier + 1
+        self.add(item)
+        item.tier = tier
+        self.remove(item)
+        item.tier = tier + 1
+
+    def charge(self, tenant: str, tokens: float) -> None:
+        """So much is served to a tenant, or a guess about it is mended (maybe downwards)."""
+        start = self._start(tenant)
+        if tokens > 0.0:
+            self._clock = max(self._clock, start)
+        self._served[tenant] = start + tokens / self._weight(tenant)
+
+    def first(self, tier: int, tenant: str) -> bool:
+        """Whether somebody of this tenant and tier who comes now would go before all who wait, or beside its own: may
+        it be looked at although others wait?"""
+        if not self._descending or tier > self._descending[0]:
+            return True
+        if tier < self._descending[0]:
+            return False
+        lines = self._tiers[tier]
+        start = self._start(tenant)
+        return all(start <= self._start(other) for other in lines)
+
+    def ahead(self, item: Waiting) -> int:
+        """How many go before it: exact if only its own tenant waits at its tier, else as turns will probably fall."""
+        lines = self._tiers[item.tier]
+        own = lines[item.tenant]
+        before = index = own.index(item)
+        before += sum(len(line) for tier in self._tiers if tier > item.tier for line in self._tiers[tier].values())
+        if len(lines) > 1:
+            start = self._start(item.tenant) + index * own.cost / len(own) / self._weight(item.tenant)
+            for line in lines.values():
+                if line is not own:
+                    served = (start - self._start(line.tenant)) * self._weight(line.tenant)
+                    turns = int(served * len(line) / line.cost) + 1 if line.cost > 0.0 else len(line)
+                    before += min(len(line), max(0, turns))
+        return before
+
+    def dispensable(self, tier: int, tenant: str) -> Waiting | None:
+        """Who goes if there is no room for one more of this tier and tenant: of the lowest tier (not above this one),
+        the last of the tenant that has most for its weight. None if the newcomer is that itself."""
+        lowest = self._descending[-1] if self._descending else tier
+        if lowest > tier:
+            return None
+        lines = self._tiers.get(lowest, {})
+        most = max(lines.values(), key=self._crowd, default=None)
+        if most is None:
+            return None
+        if lowest == tier:
+            own = (len(lines[tenant]) if tenant in lines else 0) + 1
+            if most.tenant == tenant or len(most) / self._weight(most.tenant) <= own / self._weight(tenant):
+                return None
+        return max(most, key=_serial)
+
+    def _crowd(self, line: Line) -> tuple[float, str]:
+        return len(line) / self._weight(line.tenant), line.tenant
+
+    def _start(self, tenant: str) -> float:
+        """The virtual time at which a tenant's next request starts."""
+        served = self._served.get(tenant, 0.0)
+        return served if served >= self._clock or self._waits(tenant) else self._clock
+
+    def _waits(self, tenant: str) -> bool:
+        return any(tenant in lines for lines in self._tiers.values())
+
+
+def _serial(item: Waiting) -> int:
+    return item.serial
