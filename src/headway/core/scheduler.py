@@ -14,8 +14,9 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 
+from headway.core.affinity import Affinity
 from headway.core.commands import Command, HealthChanged, Record
-from headway.core.constants import SchedulerConfig
+from headway.core.constants import AffinityConfig, SchedulerConfig
 from headway.core.entries import Choice
 from headway.core.fleet import Fleet
 from headway.core.health import Phase
@@ -76,6 +77,7 @@ class Pool:
         "_config",
         "_index",
         "_slots",
+        "affinity",
         "candidates",
         "exclusions",
         "longest",
@@ -87,8 +89,9 @@ class Pool:
         "shortest",
     )
 
-    def __init__(self, model: str, config: SchedulerConfig) -> None:
+    def __init__(self, model: str, config: SchedulerConfig, affinity: AffinityConfig) -> None:
         self.model = model
+        self.affinity = Affinity(affinity) if affinity.enabled else None
         self._config = config
         self.replicas: list[Replica] = []
         self.candidates: list[ReplicaView] = []
@@ -139,6 +142,8 @@ class Pool:
         """The membership changed."""
         self.replicas = sorted(replicas, key=_by_id)
         self._slots = {r.spec.id: self._slots.get(r.spec.id, "pending") for r in self.replicas}
+        if self.affinity is not None:
+            self.affinity.reset(r.spec for r in self.replicas)
         self.settled = False
 
     def candidate(self, replica_id: ReplicaId) -> ReplicaView | None:
@@ -173,10 +178,19 @@ def context_limit(replica: Replica) -> int:
 class Scheduler:
     """Pools by the model names clients use, and the choice among a pool's candidates."""
 
-    def __init__(self, fleet: Fleet, policy: Policy, chance: Chance, config: SchedulerConfig | None = None) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        policy: Policy,
+        chance: Chance,
+        config: SchedulerConfig | None = None,
+        affinity: AffinityConfig | None = None,
+    ) -> None:
         self._fleet = fleet
         self._chance = chance
         self._config = config or SchedulerConfig()
+        self._affinity = affinity or AffinityConfig()
+        self._yields = self._affinity.yields if getattr(policy, "compares", True) else math.inf
         self.policy = policy
         self.pools: dict[str, Pool] = {}
         self._member: dict[ReplicaId, tuple[Pool, ...]] = {}
@@ -192,7 +206,7 @@ class Scheduler:
             del self.pools[gone]
         member: dict[ReplicaId, list[Pool]] = {}
         for name, replicas in groups.items():
-            pool = self.pools.get(name) or Pool(name, self._config)
+            pool = self.pools.get(name) or Pool(name, self._config, self._affinity)
             self.pools[name] = pool
             pool.reset(replicas)
             for replica in replicas:
@@ -246,12 +260,13 @@ class Scheduler:
             views = among
         if avoid is not None or at_least > pool.shortest > 0:
             views, exclusions = self._narrow(pool, views, exclusions, at_least, avoid)
+        kept = None if among is not None else self._kept(pool, demand, views, refuses)
         if len(views) > self._config.considered > 0:
-            drawn = self._draw(views, demand)
-            choice = self._rank(demand, drawn, _more(exclusions, "not_drawn", len(views) - len(drawn)), at)
+            drawn = self._draw(views, demand, kept)
+            choice = self._rank(demand, drawn, _more(exclusions, "not_drawn", len(views) - len(drawn)), at, kept)
             if choice is not None and (refuses is None or not refuses(choice.view)):
                 return choice
-        choice = self._rank(demand, views, exclusions, at)
+        choice = self._rank(demand, views, exclusions, at, kept)
         if choice is None or refuses is None or not refuses(choice.view):
             return choice
         fitting = []
@@ -261,7 +276,19 @@ class Scheduler:
                 exclusions = _more(exclusions, why, 1)
             else:
                 fitting.append(view)
-        return self._rank(demand, fitting, exclusions, at)
+        return self._rank(demand, fitting, exclusions, at, kept)
+
+    def _kept(
+        self, pool: Pool, demand: Demand, views: Sequence[ReplicaView], refuses: Refuses | None
+    ) -> ReplicaId | None:
+        """Where the request's session keeps to at the moment, None if it names none or has nowhere to be."""
+        affinity, request = pool.affinity, demand.request
+        if affinity is None or not request.session_key:
+            return None
+        for view in affinity.preferred(request, views):
+            if refuses is None or not refuses(view):
+                return view.spec.id
+        return None
 
     def insist(self, pool: Pool, demand: Demand, at: float, at_least: int, tried: Sequence[ReplicaId]) -> Choice | None:
         """Somebody for a request that cannot wait and has failed elsewhere: a candidate even if the policy wants none
@@ -279,17 +306,20 @@ class Scheduler:
                 return self._rank(demand, views, others, at, insist=True)
         return self._rank(demand, views, exclusions, at, insist=True)
 
-    def _draw(self, views: Sequence[ReplicaView], demand: Demand) -> list[ReplicaView]:
-        """A window of the (circular) list at a random place, and the warmest outside of it, sorted by id."""
+    def _draw(self, views: Sequence[ReplicaView], demand: Demand, kept: ReplicaId | None) -> list[ReplicaView]:
+        """A window of the (circular) list at a random place, and outside of it the warmest and where the session keeps
+        to, sorted by id."""
         count = self._config.considered
         start = int(self._chance.random() * len(views))
         drawn = list(views[start : start + count])
         drawn = list(views[: count - len(drawn)]) + drawn
-        if demand.hits:
+        if demand.hits or kept is not None:
             inside = {view.spec.id for view in drawn}
             warmest = heapq.nlargest(self._config.warmest, demand.hits.items(), key=_by_hit)
             outside = {replica_id for replica_id, hit in warmest if hit > 0} - inside
-            if outside:
+            if kept is not None:
+                outside.add(kept)
+            if not outside <= inside:
                 drawn = [view for view in views if view.spec.id in inside or view.spec.id in outside]
         return drawn
 
@@ -315,12 +345,22 @@ class Scheduler:
         return left, exclusions
 
     def _rank(
-        self, demand: Demand, views: Sequence[ReplicaView], exclusions: dict[str, int], at: float, insist: bool = False
+        self,
+        demand: Demand,
+        views: Sequence[ReplicaView],
+        exclusions: dict[str, int],
+        at: float,
+        kept: ReplicaId | None = None,
+        insist: bool = False,
     ) -> Choice | None:
         if not views:
             return None
         costs = self.policy.costs(demand, views, at, self._chance)
         best = min(costs)[0]
+        if kept is not None:
+            index = next(i for i, view in enumerate(views) if view.spec.id == kept)
+            if self._yields == math.inf or costs[index][0] <= self._yields * best < math.inf:
+                return Choice(views[index], index, views, costs, exclusions)
         if not best < math.inf:  # never, or not a number
             best = min((cost[0] for cost in costs if cost[0] < math.inf), default=math.inf)
             if best == math.inf:

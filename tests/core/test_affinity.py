@@ -1,0 +1,172 @@
+"""Where a session keeps to: its owner, the next one while the owner has too much, and the owner again."""
+
+from collections.abc import Iterable
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from headway.core.affinity import Affinity
+from headway.core.constants import AffinityConfig
+from headway.core.view import ReplicaView
+from tests.core.house import request, spec
+from tests.policies.fleet import view as bare
+
+CONFIG = AffinityConfig()
+
+
+def view(name: str, used: float = 0.0, load: int = 0, weight: float = 1.0, **facts: object) -> ReplicaView:
+    """A replica with 100,000 tokens of KV, a share of them used, and so many requests."""
+    facts.setdefault("kv_capacity_tokens", 100_000)
+    made = bare(name, in_flight=load, running=float(load), kv_used_tokens=used * 100_000, **facts)
+    return msgspec.structs.replace(made, spec=spec(name, weight=weight))
+
+
+def affinity(*names: str, config: AffinityConfig = CONFIG) -> Affinity:
+    made = Affinity(config)
+    made.reset(map(spec, names))
+    return made
+
+
+def order(of: Affinity, views: Iterable[ReplicaView], session: str = "s1", tenant: str = "") -> list[str]:
+    return [v.id for v in of.preferred(request("r", session_key=session, tenant=tenant), list(views))]
+
+
+def test_a_session_keeps_to_one_and_others_follow_in_one_order() -> None:
+    ring = affinity("a", "b", "c", "d")
+    views = [view(name) for name in "abcd"]
+    first = order(ring, views)
+    assert sorted(first) == list("abcd")
+    assert all(order(ring, views) == first for _ in range(3))
+    assert len({tuple(order(ring, views, f"s{n}")) for n in range(100)}) > 10
+
+
+def test_the_tenant_is_part_of_the_key() -> None:
+    ring = affinity("a", "b", "c", "d")
+    views = [view(name) for name in "abcd"]
+    orders = {tuple(order(ring, views, "s1", f"tenant {n}")) for n in range(40)}
+    assert len({found[0] for found in orders}) == 4
+
+
+def test_who_is_no_candidate_is_passed_over() -> None:
+    ring = affinity("a", "b", "c", "d")
+    first, *others = order(ring, [view(name) for name in "abcd"])
+    assert order(ring, [view(name) for name in others]) == others
+    assert order(ring, [view(name) for name in sorted((first, *others))]) == [first, *others]
+
+
+def test_a_replica_that_left_is_gone_from_the_ring() -> None:
+    ring = affinity("a", "b", "c")
+    found = order(ring, [view(name) for name in "abc"])
+    ring.reset(map(spec, found[1:]))
+    assert order(ring, [view(name) for name in "abc"]) == found[1:]
+
+
+def test_a_full_replica_gives_sessions_away_and_takes_them_back_later() -> None:
+    ring = affinity("a", "b")
+    first, second = order(ring, [view("a"), view("b")])
+    for used, whose in ((0.84, first), (0.86, second), (0.80, second), (0.76, second), (0.74, first), (0.84, first)):
+        assert order(ring, [view(first, used), view(second)])[0] == whose, used
+
+
+def test_what_was_sent_but_not_prefilled_counts() -> None:
+    ring = affinity("a", "b")
+    first, second = order(ring, [view("a"), view("b")])
+    assert order(ring, [view(first, 0.6, prefill_backlog_tokens=30_000.0), view(second)]) == [second]
+
+
+def test_unknown_capacity_is_never_full() -> None:
+    ring = affinity("a")
+    assert order(ring, [view("a", 9.0, kv_capacity_tokens=0)]) == ["a"]
+
+
+def test_far_more_than_the_mean_is_too_much() -> None:
+    ring = affinity("a", "b")
+    first, second = order(ring, [view("a"), view("b")])
+    assert order(ring, [view(first, load=9), view(second, load=5)]) == [first, second], "9 < 1.25 x 15 / 2"
+    assert order(ring, [view(first, load=10), view(second, load=5)]) == [second], "10 = 1.25 x 16 / 2"
+
+
+def test_a_few_requests_are_never_too_much() -> None:
+    ring = affinity("a", "b")
+    first, second = order(ring, [view("a"), view("b")])
+    assert order(ring, [view(first, load=7), view(second)]) == [first, second]
+    assert order(ring, [view(first, load=8), view(second)]) == [second]
+
+
+def test_the_bound_follows_weights() -> None:
+    ring = Affinity(CONFIG)
+    ring.reset([spec("a", weight=3.0), spec("b", weight=1.0)])
+    even = [view("a", load=20, weight=3.0), view("b", load=20)]
+    assert order(ring, even) == ["a"]
+
+
+def test_where_reports_are_stale_our_own_count_decides() -> None:
+    ring = affinity("a", "b")
+    first, second = order(ring, [view("a"), view("b")])
+    foreign = view(first, load=2, waiting=40.0)
+    assert order(ring, [foreign, view(second)]) == [second]
+    assert order(ring, [msgspec.structs.replace(foreign, stale=True), view(second)]) == [first, second]
+
+
+def test_somebody_is_always_left_unless_all_are_full() -> None:
+    ring = affinity("a", "b", "c")
+    assert order(ring, [view(name, load=50) for name in "abc"])
+    assert order(ring, [view(name, used=0.9) for name in "abc"]) == []
+
+
+class Fleet(RuleBasedStateMachine):
+    """Replicas join, leave, fill up and empty; sessions ask after every step."""
+
+    NAMES = "abcdef"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.affinity = affinity("a")
+        self.used = {"a": 0.0}
+        self.load = {"a": 0}
+        self.full: set[str] = set()
+
+    @rule(name=st.sampled_from(NAMES))
+    def join(self, name: str) -> None:
+        self.used.setdefault(name, 0.0)
+        self.load.setdefault(name, 0)
+        self.affinity.reset(map(spec, self.used))
+
+    @precondition(lambda self: len(self.used) > 1)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.used)))
+        del self.used[name], self.load[name]
+        self.full.discard(name)
+        self.affinity.reset(map(spec, self.used))
+
+    @rule(data=st.data(), used=st.sampled_from((0.1, 0.7, 0.8, 0.9)))
+    def fill(self, data: st.DataObject, used: float) -> None:
+        self.used[data.draw(st.sampled_from(sorted(self.used)))] = used
+
+    @rule(data=st.data(), load=st.integers(0, 40))
+    def queue(self, data: st.DataObject, load: int) -> None:
+        self.load[data.draw(st.sampled_from(sorted(self.load)))] = load
+
+    @invariant()
+    def sessions_are_where_they_belong(self) -> None:
+        views = [view(name, self.used[name], self.load[name]) for name in sorted(self.used)]
+        everybody = affinity(*self.used)
+        for name, used in self.used.items():
+            if used > 0.85:
+                self.full.add(name)
+            elif used < 0.75:
+                self.full.discard(name)
+        mean = (sum(self.load.values()) + 1) / len(self.load)
+        busy = {name for name, load in self.load.items() if load >= 8 and load >= 1.25 * mean}
+        for session in ("s1", "s2", "s3"):
+            belongs = order(everybody, [view(name) for name in sorted(self.used)], session)
+            found = order(self.affinity, views, session)
+            assert found == [name for name in belongs if name not in self.full | busy]
+        assert len(busy) < len(self.load) or not self.load
+
+
+TestFleet = Fleet.TestCase
+TestFleet.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
