@@ -2,9 +2,10 @@
 
 import itertools
 
+import msgspec
 import pytest
 
-from headway.core.commands import Command, Probe, SetTimer
+from headway.core.commands import Command, Probe, SetTimer, WarmUp
 from headway.core.commands import HealthChanged as Changed
 from headway.core.constants import HealthConfig
 from headway.core.health import BREAKER, NEXT, Health, Phase, Signal
@@ -310,3 +311,128 @@ def test_one_that_answers_with_errors_stays_out_for_its_whole_time() -> None:
     patient.after(CONFIG.open_s * 10)
     assert not patient.health.probe_succeeded(patient.now, patient.out)
     assert patient.phase is Phase.OPEN
+
+
+WARMING = msgspec.structs.replace(CONFIG, warm_up=True)
+
+
+def warmed(patient: Patient, times: int = 1) -> bool:
+    """It was asked to warm up so often, and for nothing else since."""
+    asked = [command for command in patient.out if isinstance(command, Probe | WarmUp)]
+    return isinstance(asked[-1], WarmUp) and len(only(asked, WarmUp)) == times
+
+
+def test_a_replica_generates_for_us_before_it_does_for_clients() -> None:
+    patient = Patient(WARMING)
+    assert patient.phase is Phase.PENDING, "it listens, and that is not enough"
+    assert warmed(patient)
+    assert only(patient.out, SetTimer)[-1].at == patient.now + WARMING.warm_up_timeout_s
+    assert patient.after(3.0).health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.CLOSED
+    assert patient.health.slow_start(patient.now) == CONFIG.slow_start_floor
+
+
+def test_a_warm_up_that_fails_is_tried_again_after_the_next_probe() -> None:
+    patient = Patient(WARMING)
+    for tries in range(2, WARMING.warm_up_tries + 1):
+        patient.health.probe_failed(patient.now, False, "status 500", patient.out)
+        assert only(patient.out, SetTimer)[-1].at == patient.now + CONFIG.pending_probe_s
+        patient.fire()
+        patient.health.probe_succeeded(patient.now, patient.out)
+        assert warmed(patient, tries)
+    patient.health.probe_failed(patient.now, False, "status 500", patient.out)
+    patient.fire()
+    assert patient.health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.CLOSED, "our request may be what is wrong"
+
+
+def test_a_warm_up_that_nobody_heard_of_is_tried_again() -> None:
+    patient = Patient(WARMING)
+    patient.fire()
+    assert isinstance(patient.out[-2], Probe)
+    patient.health.probe_succeeded(patient.now, patient.out)
+    assert warmed(patient, 2)
+
+
+def test_where_nobody_listens_our_request_is_not_to_blame() -> None:
+    patient = Patient(WARMING)
+    for tries in range(2, 10):
+        patient.health.probe_failed(patient.now, True, "", patient.out)
+        patient.fire()
+        patient.health.probe_succeeded(patient.now, patient.out)
+        assert warmed(patient, tries)
+
+
+def test_a_replica_that_comes_back_from_the_dead_is_warmed_up_first() -> None:
+    patient = Patient(WARMING)
+    patient.health.probe_succeeded(patient.now, patient.out)
+    patient.fail(1, OutcomeKind.CONNECT_FAILED)
+    patient.fire()
+    assert patient.phase is Phase.PROBING
+    assert warmed(patient, 2)
+    patient.health.probe_failed(patient.now, True, "", patient.out)
+    assert patient.phase is Phase.OPEN
+    patient.after(CONFIG.open_s).health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.PROBING, "a probe of the usual round found it: it need not wait, but is cold"
+    assert warmed(patient, 3)
+    patient.health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.CLOSED
+
+
+def test_one_that_failed_but_was_there_is_not() -> None:
+    patient = Patient(WARMING)
+    patient.health.probe_succeeded(patient.now, patient.out)
+    patient.fail(CONFIG.failures)
+    patient.fire()
+    assert patient.phase is Phase.PROBING
+    assert len(only(patient.out, WarmUp)) == 1
+    patient.health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.TRIAL
+
+
+def test_a_replica_that_never_warms_up_comes_back_all_the_same() -> None:
+    patient = Patient(WARMING)
+    patient.health.probe_succeeded(patient.now, patient.out)
+    patient.fail(1, OutcomeKind.CONNECT_FAILED)
+    for _ in range(WARMING.warm_up_tries):
+        patient.fire()
+        assert patient.phase is Phase.PROBING
+        patient.fire()
+        assert patient.phase is Phase.OPEN, "nothing was heard of the warm-up"
+    patient.fire()
+    patient.health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.CLOSED
+    patient.health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.CLOSED
+
+
+@pytest.mark.parametrize(("woke", "seconds"), [(True, CONFIG.wake_start_s), (False, CONFIG.slow_start_s)])
+@pytest.mark.parametrize("config", [CONFIG, WARMING])
+def test_an_engine_that_woke_or_was_started_anew_starts_slowly(
+    config: HealthConfig, woke: bool, seconds: float
+) -> None:
+    patient = Patient(config, ramps=False)
+    patient.health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.CLOSED
+    patient.after(100.0)
+    assert patient.health.slow_start(patient.now) == 1.0
+    assert patient.health.cooled(patient.now, woke, patient.out)
+    if config.warm_up:
+        assert patient.phase is Phase.PENDING
+        patient.after(4.0).health.probe_succeeded(patient.now, patient.out)
+    assert patient.phase is Phase.CLOSED
+    assert patient.health.slow_start(patient.now) == CONFIG.slow_start_floor
+    assert patient.health.slow_start(patient.now + seconds / 2) == pytest.approx(0.5)
+    assert patient.health.slow_start(patient.now + seconds) == 1.0
+
+
+def test_one_that_wakes_while_it_is_out_of_use_starts_slowly_once_it_is_back() -> None:
+    patient = Patient(ramps=False, probed=False)
+    assert not patient.health.cooled(patient.now, True, patient.out)
+    patient.health.probe_succeeded(patient.now, patient.out)
+    assert patient.health.slow_start(patient.now + CONFIG.wake_start_s / 2) == pytest.approx(0.5)
+
+
+def test_without_a_ramp_there_is_none() -> None:
+    patient = Patient(msgspec.structs.replace(CONFIG, slow_start_s=0.0))
+    assert patient.health.slow_start(patient.now) == 1.0

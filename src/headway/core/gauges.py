@@ -26,13 +26,13 @@ class Gauges:
 
     `kv`: tokens in the pool that are not ours (negative: ours that share blocks); `others`: requests that are not ours;
     `queue`: the engine's waiting count less our attempts in flight at that moment, None if it said that none waits;
-    `awake_at`: when it was last reported awake; `lasts_s`: age at which the last report is stale. `hindsight`: how wrong
-    we were about the pool.
+    `awake_at`: when it was last reported awake; `lasts_s`: age at which the last report is stale. `hindsight`: how
+    wrong we were about the pool. `cold`: why the last report says that the engine is cold ("woke", "started"), or "".
     """
 
     __slots__ = (
-        "_moved", "_same", "awake_at", "epoch", "frozen", "hindsight", "kv", "lasts_s", "others", "queue", "sample",
-        "sent_mark",
+        "_moved", "_same", "awake_at", "cold", "epoch", "frozen", "hindsight", "kv", "lasts_s", "others", "queue",
+        "sample", "sent_mark",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -45,6 +45,7 @@ class Gauges:
         self.queue: int | None = None
         self.sent_mark = 0
         self.awake_at = 0.0
+        self.cold = ""
         self.frozen = False
         self._same = 0
         self._moved = 0
@@ -71,6 +72,7 @@ class Gauges:
         self.sample = merged = sample if last is None else _merge(last, sample)
         self.lasts_s = max(config.stale_after_s, config.stale_intervals * (merged.interval_s or 0.0))
         self.sent_mark = account.dispatched - since.dispatched
+        self.cold = "" if last is None else _cold(last, merged)
         return True
 
     def _compare(self, sample: LoadSample, account: Account, since: Since, capacity: int) -> None:
@@ -126,6 +128,13 @@ class Gauges:
         flowed = account.generated + account.dispatched - self._moved
         if self._same >= config.frozen_samples and flowed >= config.frozen_tokens:
             self.frozen = True
+
+
+def _cold(last: LoadSample, now: LoadSample) -> str:
+    """What an engine went through between two reports that cost it its caches."""
+    if last.boot and now.boot and now.boot > last.boot:
+        return "started"
+    return "woke" if last.sleep_level and now.sleep_level == 0 else ""
 
 
 def _used(sample: LoadSample, capacity: int) -> int | None:

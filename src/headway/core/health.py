@@ -1,10 +1,14 @@
 """Whether a replica may be used: one small state machine per replica, as tables.
 
 A replica is *pending* until a probe succeeds, then *closed* (in use). Failures in a row, a bad failure rate, or one
-failure that cannot be doubted (nobody listens) *open* its breaker for a time that grows. After it one probe is sent
-(*probing*); if that is answered exactly one request is let through (*trial*), and its success closes the breaker, with
-slow start. A replica that could not be reached at all needs no trial, nor need it wait: being reached is the proof. A
-replica under backpressure is never ejected, only avoided for a moment.
+failure that cannot be doubted (nobody listens, its memory is exhausted) *open* its breaker for a time that grows. After
+it one probe is sent (*probing*); if that is answered exactly one request is let through (*trial*), and its success
+closes the breaker, with slow start. A replica that could not be reached at all needs no trial, nor need it wait: being
+reached is the proof. A replica under backpressure is never ejected, only avoided for a moment.
+
+An engine that was just started is cold: its first request compiles, captures and allocates. So where warm-up is on, a
+replica that joins, wakes, was started anew or could not be reached generates one token for us before any for clients.
+An engine that never manages that is used all the same after some tries: our request may be what is wrong.
 
 Outcomes of attempts that were sent before the breaker last moved say nothing about now and are ignored. What is not
 here: panic and "the last one is never ejected", which concern a model's replicas together (scheduler).
@@ -13,7 +17,7 @@ here: panic and "the last one is never ejected", which concern a model's replica
 import enum
 from collections.abc import Callable
 
-from headway.core.commands import Command, HealthChanged, Probe, Record, SetTimer
+from headway.core.commands import Command, HealthChanged, Probe, Record, SetTimer, WarmUp
 from headway.core.constants import HealthConfig
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.outcome import VERDICT, Outcome, OutcomeKind, Verdict
@@ -39,6 +43,7 @@ class Signal(enum.StrEnum):
     REACHED = "reached"  # a probe succeeded and the breaker had opened because nobody could be reached
     PROBE_BAD = "probe_bad"
     ELAPSED = "elapsed"
+    COLD = "cold"  # its engine woke or was started anew, and is to be warmed up
 
 
 BREAKER: dict[Phase, Breaker] = {
@@ -53,6 +58,7 @@ NEXT: dict[tuple[Phase, Signal], Phase] = {
     (Phase.PENDING, Signal.PROBE_OK): Phase.CLOSED,
     (Phase.PENDING, Signal.SUCCESS): Phase.CLOSED,
     (Phase.CLOSED, Signal.TRIP): Phase.OPEN,
+    (Phase.CLOSED, Signal.COLD): Phase.PENDING,
     (Phase.OPEN, Signal.ELAPSED): Phase.PROBING,
     (Phase.OPEN, Signal.REACHED): Phase.CLOSED,
     (Phase.PROBING, Signal.PROBE_OK): Phase.TRIAL,
@@ -68,8 +74,9 @@ _CLOSED, _TRIAL, _SUCCESS = Phase.CLOSED, Phase.TRIAL, Verdict.SUCCESS
 """What every request asks for, looked up once: getting at a member of an enum takes as long as ten attributes."""
 
 UNREACHABLE = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
-AT_ONCE = UNREACHABLE | {OutcomeKind.FIRST_BYTE_TIMEOUT}
-"""Kinds that open at once: refused or black-holed, one is proof enough and each costs a client its patience."""
+AT_ONCE = UNREACHABLE | {OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.OUT_OF_MEMORY}
+"""Kinds that open at once: refused or black-holed, one is proof enough and each costs a client its patience; out of
+memory, whoever is sent there meanwhile makes it worse."""
 
 
 class Health:
@@ -81,6 +88,7 @@ class Health:
         self.phase = Phase.PENDING
         self.breaker = BREAKER[self.phase]
         self.unreachable = False
+        self.exhausted = False
         self.trial: AttemptId | None = None
         self.avoid_until = 0.0
         self.ramp_from: float | None = None
@@ -92,6 +100,9 @@ class Health:
         self._bits = 0
         self._seen = 0
         self._ramps = False
+        self._ramp_s = self._next_ramp_s = config.slow_start_s
+        self._warming = False  # a warm-up is under way
+        self._warm_ups = 0  # that failed since it was last in use
         self._window = (1 << config.window) - 1
 
     @property
@@ -99,11 +110,30 @@ class Health:
         """Taken out of use by its breaker (a free trial is not)."""
         return self.phase in (Phase.OPEN, Phase.PROBING) or (self.phase is Phase.TRIAL and self.trial is not None)
 
+    @property
+    def dead(self) -> str:
+        """Why its engine is thought to be dead, empty if it is not: a breaker may also be open for lesser reasons."""
+        if self.phase in (Phase.PENDING, Phase.CLOSED):
+            return ""
+        return "unreachable" if self.unreachable else "out_of_memory" if self.exhausted else ""
+
     def join(self, at: float, ramps: bool, out: list[Command]) -> None:
         """The replica was just added. `ramps`: it joins others at work, so it starts slowly."""
         self._moved_at = at
         self._ramps = ramps
         self._ask(at, out)
+
+    def cooled(self, at: float, woke: bool, out: list[Command]) -> bool:
+        """Its engine woke (`woke`) or was started anew. True if anything about eligibility changed."""
+        self._ramps = True
+        if woke:
+            self._next_ramp_s = self._config.wake_start_s
+        if self.phase is not _CLOSED:
+            return False
+        if self._config.warm_up:
+            return self._move(Signal.COLD, at, "woke" if woke else "started anew", out)
+        self._ramp(at)
+        return True
 
     def dispatched(self, attempt: AttemptId) -> bool:
         """A request goes there. True if that changed whether others may (it is the trial)."""
@@ -142,7 +172,14 @@ class Health:
     def probe_succeeded(self, at: float, out: list[Command]) -> bool:
         """A probe was answered well. True if anything about eligibility changed."""
         self._probe_failures = 0
-        signal = Signal.REACHED if self.unreachable and self._heard_since(at) else Signal.PROBE_OK
+        reached = self.unreachable and self._heard_since(at)
+        if self._warmable and not self._warming:
+            if self.phase is Phase.PENDING:
+                self._warm(at, out)
+                return False
+            if reached and self.phase is Phase.OPEN:
+                return self._move(Signal.ELAPSED, at, "reached again", out)
+        signal = Signal.REACHED if reached else Signal.PROBE_OK
         return self._move(signal, at, "probe succeeded", out)
 
     def _heard_since(self, at: float) -> bool:
@@ -153,6 +190,7 @@ class Health:
     def probe_failed(self, at: float, refused: bool, reason: str, out: list[Command]) -> bool:
         """A probe failed. True if anything about eligibility changed."""
         self._probe_failures += 1
+        self._cool(refused)
         text = reason or ("connection refused" if refused else "probe failed")
         if self.phase is Phase.PENDING:
             self._set_timer(at + self._config.pending_probe_s, out)
@@ -169,6 +207,7 @@ class Health:
         """The breaker's timer fired. True if anything about eligibility changed."""
         if at < self._due:
             return False
+        self._cool(False)
         if self.phase is Phase.PENDING:
             self._ask(at, out)
             return False
@@ -178,12 +217,12 @@ class Health:
         """Fraction of capacity it may get now, 1.0 when warm."""
         if self.ramp_from is None:
             return 1.0
-        fraction = (at - self.ramp_from) / self._config.slow_start_s if self._config.slow_start_s else 1.0
+        fraction = (at - self.ramp_from) / self._ramp_s if self._ramp_s else 1.0
         return min(1.0, max(self._config.slow_start_floor, fraction))
 
     def _tried(self, verdict: Verdict, outcome: Outcome, at: float, out: list[Command]) -> bool:
         if verdict is Verdict.FAILURE:
-            self.unreachable = outcome.kind in UNREACHABLE
+            self._blame(outcome.kind)
             return self._move(Signal.TRIP, at, f"trial: {outcome.kind}", out)
         if verdict is Verdict.NEUTRAL:
             return True  # it said nothing: the next request is the trial
@@ -198,8 +237,12 @@ class Health:
         bad_rate = self._seen >= self._config.window_min and rate >= self._config.failure_rate
         if not (outcome.kind in AT_ONCE or self._failures >= self._config.failures or bad_rate):
             return False
-        self.unreachable = outcome.kind in UNREACHABLE
+        self._blame(outcome.kind)
         return self._move(Signal.TRIP, at, str(outcome.kind), out)
+
+    def _blame(self, kind: OutcomeKind) -> None:
+        self.unreachable = kind in UNREACHABLE
+        self.exhausted = kind is OutcomeKind.OUT_OF_MEMORY
 
     def _avoid(self, outcome: Outcome, at: float) -> bool:
         wait = min(outcome.retry_after_s or self._config.avoid_s, self._config.avoid_max_s)
@@ -218,6 +261,7 @@ class Health:
         before, self.phase = self.phase, target
         self.breaker = BREAKER[target]
         self.trial = None
+        self._warming = False
         _ENTER[target](self, at, before, out)
         self._moved_at = at
         out.append(Record(HealthChanged(at, self._id, str(target), reason)))
@@ -230,16 +274,43 @@ class Health:
         self._open_s = min(self._open_s * self._config.backoff, self._config.open_max_s)
 
     def _enter_probing(self, at: float, before: Phase, out: list[Command]) -> None:
-        self._ask(at, out)
+        if self.unreachable and self._warmable:
+            self._warm(at, out)
+        else:
+            self._ask(at, out)
+
+    def _enter_pending(self, at: float, before: Phase, out: list[Command]) -> None:
+        self._warm(at, out)
 
     def _enter_trial(self, at: float, before: Phase, out: list[Command]) -> None:
         pass  # nothing to do but wait for the one request
 
     def _enter_closed(self, at: float, before: Phase, out: list[Command]) -> None:
         self._failures = self._probe_failures = self._bits = self._seen = 0
-        self.unreachable = False
+        self._warm_ups = 0
+        self.unreachable = self.exhausted = False
         if before is not Phase.PENDING or self._ramps:
-            self.ramp_from = at
+            self._ramp(at)
+
+    def _ramp(self, at: float) -> None:
+        self.ramp_from = at
+        self._ramp_s, self._next_ramp_s = self._next_ramp_s, self._config.slow_start_s
+
+    @property
+    def _warmable(self) -> bool:
+        return self._config.warm_up and self._warm_ups < self._config.warm_up_tries
+
+    def _warm(self, at: float, out: list[Command]) -> None:
+        """Have it warmed up. The next probe that succeeds is that one."""
+        self._warming = True
+        out.append(WarmUp(self._id))
+        self._set_timer(at + self._config.warm_up_timeout_s, out)
+
+    def _cool(self, refused: bool) -> None:
+        """A warm-up that may have been under way failed, or was never heard of again."""
+        if self._warming:
+            self._warming = False
+            self._warm_ups += not refused  # where nobody listens, nothing was wrong with our request
 
     def _ask(self, at: float, out: list[Command]) -> None:
         out.append(Probe(self._id))
@@ -251,6 +322,7 @@ class Health:
 
 
 _ENTER: dict[Phase, Callable[[Health, float, Phase, list[Command]], None]] = {
+    Phase.PENDING: Health._enter_pending,
     Phase.OPEN: Health._enter_open,
     Phase.PROBING: Health._enter_probing,
     Phase.TRIAL: Health._enter_trial,

@@ -49,7 +49,8 @@ class LoadSample(msgspec.Struct, frozen=True):
     fields only and leave the others of the last full report standing. `kv_usage` is the used fraction (0..1) of the
     pool where an engine reports it without the pool's size: used tokens are then `kv_usage` times the size known
     otherwise (an earlier report, or the spec). `interval_s`: when the next report is asked for, after this one; slow
-    engines are asked less often, and their reports hold for longer.
+    engines are asked less often, and their reports hold for longer. `boot`: which start of the engine, as counted by
+    whoever watches it: a larger one is another process.
     """
 
     replica_id: ReplicaId
@@ -71,3 +72,4 @@ class LoadSample(msgspec.Struct, frozen=True):
     partial: bool = False
     kv_usage: float | None = None
     interval_s: float | None = None
+    boot: int | None = None
