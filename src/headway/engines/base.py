@@ -72,6 +72,7 @@ class Dialect(Protocol):
     header that carries one, lower case, empty if none.
     `heartbeat`: words found in this engine's reports whose value differs from report to report, so that a report
     which has them and does not change is frozen; empty if the engine has no such value.
+    `endless`: /v1/completions generates without end where no limit is stated, not the 16 tokens of OpenAI's.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Dialect(Protocol):
     request_headers: tuple[tuple[str, str], ...] = ()
     sample_header: str = ""
     heartbeat: bytes = b""
+    endless: bool = False
     resume: Resume = Resume.NONE
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:

@@ -35,6 +35,7 @@ class LlamaCpp(Dialect):
     ports = (8080,)
     polls = (Poll(SLOTS), Poll(PAGE))
     detect_paths = (cards.MODELS_PATH, PROPS)
+    endless = True
     resume = Resume.TEXT
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:

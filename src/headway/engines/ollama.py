@@ -22,6 +22,7 @@ class Ollama(Dialect):
     ports = (11434,)
     health_path = VERSION
     detect_paths = (VERSION, TAGS, LOADED)
+    endless = True
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:
         """Known by its own list of models."""

@@ -15,7 +15,7 @@ from headway.core.events import AttemptFinished, FirstToken, SampleTaken
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.gateway.facts import Facts
 from headway.gateway.head import ResponseHead
-from headway.gateway.intake import payload
+from headway.gateway.intake import payload, rewrites_needed
 from headway.gateway.outlet import Outlet
 from headway.gateway.relay import TIMEOUTS, Relay, StreamRelay, choose, facts_of, kind_of
 from headway.gateway.target import Target
@@ -24,6 +24,7 @@ from headway.runtime.clock import now
 from headway.wire.answers import answer_of
 from headway.wire.body import BodyError
 from headway.wire.errors import sse_error
+from headway.wire.splice import Piece
 
 if TYPE_CHECKING:
     from headway.gateway.exchange import Exchange
@@ -55,8 +56,8 @@ class Attempt:
     """One attempt. `outlet` is the client's response, `body` where the connection delivers payload."""
 
     __slots__ = (
-        "_connecting", "_detail", "_exchange", "_kind", "_model", "_plane", "_relay", "_retried", "_state", "_target",
-        "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
+        "_command", "_connecting", "_detail", "_exchange", "_kind", "_plane", "_relay", "_retried", "_state",
+        "_target", "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
     )  # fmt: skip
 
     body: Callable[[bytes], None]
@@ -70,7 +71,7 @@ class Attempt:
         self.injected_usage = False
         self._exchange = exchange
         self._plane = exchange.plane
-        self._model = command.model
+        self._command = command
         self._target: Target | None = exchange.plane.pool.targets.get(command.replica_id)
         self._state = NEW
         self._retried = False
@@ -329,16 +330,23 @@ class Attempt:
         exchange.wait(plane.config.timeouts.first_byte_s)
         parsed = exchange.parsed
         self.injected_usage = parsed.usage_edit is not None and plane.wants_usage(parsed.model)
-        if self._model == parsed.model and not self.injected_usage:
+        command = self._command
+        if command.model == parsed.model and not self.injected_usage and not rewrites_needed(command):
             body = exchange.body
             connection.send(self, exchange.upstream_head(target, self.id, len(body)), body)
             return
-        edited = payload(exchange.body, parsed, self._model, exchange.notes, self.injected_usage)
+        edited = self._payload(target)
         if isinstance(edited, BodyError):
             self.drop()
             exchange.refuse(edited.status, edited.code, edited.message, param=edited.param)
             return
         connection.send_pieces(self, exchange.upstream_head(target, self.id, sum(map(len, edited))), edited)
+
+    def _payload(self, target: Target) -> list[Piece] | BodyError:
+        """What this engine gets where that is not just the client's bytes."""
+        exchange, endless = self._exchange, target.dialect is not None and target.dialect.endless
+        usage, form, path = self.injected_usage, exchange.notes.form, exchange.path
+        return payload(exchange.body, exchange.parsed, self._command, path, form, usage, endless)
 
     def _moment_passed(self, relay: Relay) -> None:
         if relay is self._relay and self._state == STREAMING:

@@ -76,12 +76,14 @@ class Driver:
         probe: Callable[[ReplicaId], None] | None = None,
         warm_up: Callable[[ReplicaId], None] | None = None,
         restart: Callable[[ReplicaId, str], None] | None = None,
+        level_changed: Callable[[LevelChanged], None] = lambda _entry: None,
     ) -> None:
         self.exchanges: dict[RequestId, Body] = {}
         self._brain = brain
         self._keeper = keeper
         self._tick_s = tick_s
         self._replicas_changed = replicas_changed
+        self._level_changed = level_changed
         self._journal = journal
         self.probe = probe
         self.warm_up = warm_up
@@ -144,6 +146,8 @@ class Driver:
                     exchange.dispatch(command)
             elif type(command) is Record:
                 self._keeper.record(command.entry)
+                if type(command.entry) is LevelChanged:
+                    self._level_changed(command.entry)
             else:
                 self._perform[type(command)](command)
 

@@ -15,7 +15,7 @@ from headway.core.ids import AttemptId
 from headway.core.outcome import OutcomeKind
 from headway.gateway.attempt import Attempt
 from headway.gateway.head import RequestHead, ResponseHead
-from headway.gateway.headers import trusted_forwarded_lines
+from headway.gateway.headers import LEVEL_HEADER, Disclosed, trusted_forwarded_lines
 from headway.gateway.intake import request_info
 from headway.gateway.notes import Notes
 from headway.gateway.outlet import Outlet
@@ -64,7 +64,7 @@ class Exchange:
     """One request."""
 
     __slots__ = (
-        "_attempt", "_client", "_head", "_state", "body", "notes", "outlet", "parsed", "plane", "ticket",
+        "_attempt", "_client", "_disclosed", "_head", "_state", "body", "notes", "outlet", "parsed", "plane", "ticket",
     )  # fmt: skip
 
     parsed: Body
@@ -81,9 +81,15 @@ class Exchange:
         self._head = head
         self._state = DECIDING
         self._attempt: Attempt | None = None
+        self._disclosed: Disclosed = ()
 
     def __repr__(self) -> str:
         return f"<Exchange {self.ticket.request_id} {STATES[self._state]} {self._attempt}>"
+
+    @property
+    def path(self) -> str:
+        """Where the request was sent."""
+        return self._head.path
 
     # Called by the client's connection.
 
@@ -162,6 +168,7 @@ class Exchange:
             self._attempt.drop()
             self._attempt.release()
         self.ticket.attempted(command.replica_id, now())
+        self._disclosed = command.disclosed
         self._attempt = attempt = Attempt(self, command, self.outlet)
         attempt.start()
 
@@ -229,7 +236,10 @@ class Exchange:
             client.keep_alive = False
         if self.body and (first or fixed):
             self._forget_body()
-        whole = b"%b%b%b\r\n\r\n" % (head.lead, framing, client.own_lines(self.ticket, self.notes))
+        lines = client.own_lines(self.ticket, self.notes)
+        if self._disclosed or self.plane.levels:
+            lines += self._told()
+        whole = b"%b%b%b\r\n\r\n" % (head.lead, framing, lines)
         self.outlet.begin(whole, status, chunked, fixed, first)
 
     def first_token(self, at: float) -> None:
@@ -268,7 +278,7 @@ class Exchange:
             self._client.cutting = True
             self._finish("server_error", code)
             return
-        lines = retry_after(retry_s) + self._client.own_lines(self.ticket, self.notes)
+        lines = retry_after(retry_s) + self._client.own_lines(self.ticket, self.notes) + self._told()
         self.outlet.begin(refusal(status, code, message, lines, param), status, False, True, b"")
         self._finish(account or ("client_error" if status < 500 else "server_error"), code)
 
@@ -278,6 +288,13 @@ class Exchange:
         self.plane.unanswered += 1
         log.error("no decision came for a request", request=self.ticket.request_id, attempt=repr(self._attempt))
         self.refuse(502, "no_decision", "The gateway lost track of the request.")
+
+    def _told(self) -> bytes:
+        """Header lines that say what was done to the request, and how far its model's service is degraded."""
+        plane, model = self.plane, self.ticket.model
+        level = plane.levels.get(model)
+        pairs = self._disclosed if level is None else (*self._disclosed, (LEVEL_HEADER, str(level)))
+        return plane.cors.disclosed(self._head, pairs)
 
     def _forget_body(self) -> None:
         self.plane.body_bytes -= len(self.body)

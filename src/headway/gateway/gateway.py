@@ -47,7 +47,15 @@ class Gateway:
             own_cors=bool(config.cors.origins),
         )
         self._plane = Plane(config, reader, telemetry)
-        self._driver = Driver(brain, telemetry, config.progress_tick_s, self._replicas_changed, journal, probe)
+        self._driver = Driver(
+            brain,
+            telemetry,
+            config.progress_tick_s,
+            self._replicas_changed,
+            journal,
+            probe,
+            level_changed=self._plane.level_changed,
+        )
         self._plane.driver = self._driver
         self._servers: list[asyncio.Server] = []
         self._housekeeping = TaskSet()

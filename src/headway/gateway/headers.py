@@ -1,11 +1,21 @@
 """Header lines that we write ourselves: forwarding, CORS, and the head of a relayed response."""
 
 import re
+from typing import Final
 
 from headway.gateway.config import Cors
 from headway.gateway.head import RequestHead
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_NAME = re.compile(r"[0-9A-Za-z\-]{1,64}")
+_UNFIT = re.compile(r"[^\x20-\x7e]")
+MAX_DISCLOSED_CHARS: Final = 256
+LEVEL_HEADER: Final = "x-headway-level"
+POSITION_HEADER: Final = "x-queue-position"
+WAIT_HEADER: Final = "x-expected-wait-s"
+
+Disclosed = tuple[tuple[str, str], ...]
+"""Names and values of response headers that say what was changed about a request."""
 
 
 def forwarded_lines(peer: bytes, secure: bool) -> bytes:
@@ -34,6 +44,10 @@ def client_id(head: RequestHead) -> str:
     return value.decode("ascii") if value is not None and _REQUEST_ID.fullmatch(value) else ""
 
 
+_EXPOSED: Final = ", ".join(("x-request-id", "retry-after", LEVEL_HEADER, POSITION_HEADER, WAIT_HEADER)).encode()
+"""Headers of ours that scripts of other origins may read. What is disclosed of single requests is added there."""
+
+
 class CorsLines:
     """Header lines for browsers. Everything is empty when no origin is allowed."""
 
@@ -53,12 +67,27 @@ class CorsLines:
         origin = head.fields.get(b"origin")
         if origin is None:
             return b""
-        exposed = b"\r\naccess-control-expose-headers: x-request-id"
+        exposed = b"\r\naccess-control-expose-headers: " + _EXPOSED
         if self._any:
             return b"\r\naccess-control-allow-origin: *" + exposed
         if origin not in self._origins:
             return b"\r\nvary: Origin"
         return b"\r\naccess-control-allow-origin: %b\r\nvary: Origin%b" % (origin, exposed)
+
+    def disclosed(self, head: RequestHead, pairs: Disclosed) -> bytes:
+        """Lines for these names and values, in plain ASCII and of bounded length, which scripts may read if they may
+        read anything. A name that is none is left out: it would break the whole head."""
+        fit = [
+            (name, _UNFIT.sub("?", value)[:MAX_DISCLOSED_CHARS].strip())
+            for name, value in pairs
+            if _NAME.fullmatch(name)
+        ]
+        if not fit:
+            return b""
+        lines = "".join(f"\r\n{name}: {value}" for name, value in fit)
+        if b"access-control-allow-origin" in self.lines(head):
+            lines += f"\r\naccess-control-expose-headers: {', '.join(name for name, _ in fit)}"
+        return lines.encode("ascii")
 
     def preflight(self, head: RequestHead) -> bytes:
         """What the answer to a preflight carries besides."""

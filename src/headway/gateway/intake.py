@@ -1,10 +1,11 @@
 """From a client's bytes to what the brain is told, and from the brain's choice to the bytes an engine gets."""
 
+from headway.core.commands import Dispatch
 from headway.core.ids import RequestId
 from headway.core.request import RequestInfo
 from headway.gateway.identity import session_of
 from headway.gateway.notes import Notes
-from headway.wire import openai
+from headway.wire import openai, rewrites
 from headway.wire.body import Body, BodyError
 from headway.wire.splice import Edit, Octets, Piece, pieces
 
@@ -34,15 +35,32 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: 
     )
 
 
-def payload(body: Octets, parsed: Body, model: str, notes: Notes, with_usage: bool) -> list[Piece] | BodyError:
-    """The bytes for an engine: the client's, but for the model's name and the usage option where they must differ. In
-    pieces, so that a large body is not held twice while a slow engine takes it."""
+def payload(
+    body: Octets, parsed: Body, command: Dispatch, path: str, form: str, with_usage: bool, endless: bool
+) -> list[Piece] | BodyError:
+    """The bytes for an engine: the client's, but for the model's name, the usage option, the limit and the logprobs
+    where they must differ. In pieces, so that a large body is not held twice while a slow engine takes it.
+
+    `form` is the content type of form data, `endless` as for `rewrites.cap_edits`.
+    """
     edits: list[Edit] = []
-    if model and model != parsed.model:
-        renaming = openai.model_edits(body, parsed, model, notes.form)
+    if command.model and command.model != parsed.model:
+        renaming = openai.model_edits(body, parsed, command.model, form)
         if isinstance(renaming, BodyError):
             return renaming
         edits += renaming
     if with_usage and parsed.usage_edit is not None:
         edits.append(parsed.usage_edit)
+    if rewrites_needed(command) and not form:
+        cap = rewrites.cap_edits(body, path, command.max_tokens, endless) if command.max_tokens else []
+        quiet = [] if command.logprobs else rewrites.logprobs_edits(body, path)
+        for wanted in (cap, quiet):
+            if isinstance(wanted, BodyError):
+                return wanted
+            edits += wanted
     return pieces(body, edits)
+
+
+def rewrites_needed(command: Dispatch) -> bool:
+    """Whether more than the model's name may have to change in what the client wrote."""
+    return command.max_tokens > 0 or not command.logprobs

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
+from headway.core.commands import LevelChanged
 from headway.core.ids import RequestId
 from headway.gateway.config import GatewayConfig
 from headway.gateway.driver import Driver
@@ -54,6 +55,7 @@ class Plane:
         self.turned_away = 0
         self.unanswered = 0
         self.usage_reports: dict[str, int] = {}
+        self.levels: dict[str, int] = {}
         self.driver: Driver
         numbered = os.urandom(6).hex() + "%010x"
         self.mint = cast(Callable[[], RequestId], map(numbered.__mod__, count(1)).__next__)
@@ -80,6 +82,13 @@ class Plane:
         """An engine reported its usage for a model of the fleet."""
         if model in self.models:
             self.usage_reports[model] = self.usage_reports.get(model, 0) + 1
+
+    def level_changed(self, entry: LevelChanged) -> None:
+        """A model's service is degraded further, or less: `levels` holds those above 0, for response headers."""
+        if entry.level:
+            self.levels[entry.model] = entry.level
+        else:
+            self.levels.pop(entry.model, None)
 
     def note(self, head: RequestHead) -> Notes:
         """What follows from a head, worked out when it is first seen."""
