@@ -23,7 +23,7 @@ class FakeClient:
     async def fetch(self, url: str, **_options: object) -> Answer | Failure:
         if url not in self.pages:
             return Failure(FailureKind.REFUSED)
-        return Answer(200, {}, self.pages[url])
+        return Answer(200, self.pages[url])
 
 
 def page(seconds: float, count: int, lag: float) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -84,11 +85,12 @@ class _Connection(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def serving(replies: dict[str, Reply], port: int = 0) -> AsyncIterator[Served]:
+async def serving(replies: dict[str, Reply], port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
     """Serve these replies on loopback until the block ends; every connection is cut then."""
     served = Served(replies=replies)
-    server = await asyncio.get_running_loop().create_server(lambda: _Connection(served), "127.0.0.1", port, backlog=512)
-    served.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(served), "127.0.0.1", port, backlog=512, ssl=tls)
+    served.url = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield served
     finally:
