@@ -8,7 +8,7 @@ import pytest
 from headway.core.commands import Command, Probe, SetTimer, WarmUp
 from headway.core.commands import HealthChanged as Changed
 from headway.core.constants import HealthConfig
-from headway.core.health import BREAKER, NEXT, Health, Phase, Signal
+from headway.core.health import BREAKER, NEXT, UNREACHABLE, Health, Phase, Signal
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.outcome import VERDICT, Outcome, OutcomeKind, Verdict
 from headway.core.view import Breaker
@@ -95,7 +95,7 @@ def test_founders_do_not_start_slowly() -> None:
 @pytest.mark.parametrize("kind", [k for k, v in VERDICT.items() if v is Verdict.FAILURE])
 def test_failures_in_a_row_open(kind: OutcomeKind) -> None:
     patient = Patient()
-    at_once = kind in (OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT, OutcomeKind.FIRST_BYTE_TIMEOUT)
+    at_once = kind in UNREACHABLE | {OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.OUT_OF_MEMORY}
     patient.fail(1 if at_once else CONFIG.failures - 1, kind)
     assert patient.phase is (Phase.OPEN if at_once else Phase.CLOSED)
     patient.fail(1, kind)
@@ -103,6 +103,27 @@ def test_failures_in_a_row_open(kind: OutcomeKind) -> None:
     assert patient.health.ejected
     assert patient.health.breaker is Breaker.OPEN
     assert entries(patient.out, Changed)[-1].state == "open"
+
+
+@pytest.mark.parametrize(
+    ("kind", "dead"),
+    [
+        (OutcomeKind.CONNECT_FAILED, "unreachable"),
+        (OutcomeKind.OUT_OF_MEMORY, "out_of_memory"),
+        (OutcomeKind.FIRST_BYTE_TIMEOUT, ""),
+        (OutcomeKind.SERVER_ERROR, ""),
+    ],
+)
+def test_an_engine_is_dead_until_it_is_back(kind: OutcomeKind, dead: str) -> None:
+    patient = Patient()
+    assert patient.health.dead == ""
+    patient.fail(CONFIG.failures, kind)
+    assert patient.health.dead == dead
+    patient.fire()
+    assert patient.health.dead == dead, "while it is probed"
+    patient.health.probe_succeeded(patient.now, patient.out)
+    patient.end(OutcomeKind.OK)
+    assert patient.health.dead == ""
 
 
 @pytest.mark.parametrize("kind", [k for k, v in VERDICT.items() if v is not Verdict.FAILURE])

@@ -12,6 +12,7 @@ class OutcomeKind(enum.StrEnum):
     CLIENT_ERROR = "client_error"  # the engine answered 4xx other than 429
     BACKPRESSURE = "backpressure"  # 429, or 503 that says the queue is full
     SERVER_ERROR = "server_error"  # the engine answered 5xx
+    OUT_OF_MEMORY = "out_of_memory"  # it said that it was, in a 5xx or an error event
     CONNECT_FAILED = "connect_failed"  # refused, unreachable, DNS, TLS
     CONNECT_TIMEOUT = "connect_timeout"
     NO_RESOURCES = "no_resources"  # we had no descriptor, port or memory for a connection
@@ -41,6 +42,7 @@ VERDICT: dict[OutcomeKind, Verdict] = {
     OutcomeKind.CLIENT_ERROR: Verdict.SUCCESS,  # it answered; a wrong key or prompt is not ill health
     OutcomeKind.BACKPRESSURE: Verdict.BACKPRESSURE,
     OutcomeKind.SERVER_ERROR: Verdict.FAILURE,
+    OutcomeKind.OUT_OF_MEMORY: Verdict.FAILURE,
     OutcomeKind.CONNECT_FAILED: Verdict.FAILURE,
     OutcomeKind.CONNECT_TIMEOUT: Verdict.FAILURE,
     OutcomeKind.NO_RESOURCES: Verdict.NEUTRAL,  # the lack is ours

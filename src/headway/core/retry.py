@@ -31,6 +31,7 @@ RULES: dict[OutcomeKind, Rule] = {
     OutcomeKind.CLIENT_CLOSED: Rule.NEVER,
     OutcomeKind.BACKPRESSURE: Rule.HEALTHY_ONLY,
     OutcomeKind.SERVER_ERROR: Rule.HEALTHY_ONLY,
+    OutcomeKind.OUT_OF_MEMORY: Rule.ELSEWHERE,
     OutcomeKind.ENGINE_ABORT: Rule.HEALTHY_ONLY,
     OutcomeKind.IN_BAND_ERROR: Rule.HEALTHY_ONLY,
     OutcomeKind.CONNECT_FAILED: Rule.ELSEWHERE,
@@ -48,7 +49,9 @@ RULES: dict[OutcomeKind, Rule] = {
 FINAL = frozenset({OutcomeKind.OK, OutcomeKind.CLIENT_ERROR, OutcomeKind.CLIENT_CLOSED})
 """Ends after which the client needs nothing more."""
 
-RELAYED = frozenset({OutcomeKind.BACKPRESSURE, OutcomeKind.SERVER_ERROR, OutcomeKind.IN_BAND_ERROR})
+RELAYED = frozenset(
+    {OutcomeKind.BACKPRESSURE, OutcomeKind.SERVER_ERROR, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.IN_BAND_ERROR}
+)
 """Kinds that carry an answer of the engine worth giving to the client when no retry is left."""
 
 _OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
@@ -57,7 +60,9 @@ TIMEOUTS = frozenset({OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT})
 NOBODY = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
 UNTOUCHED = NOBODY | {OutcomeKind.NO_RESOURCES}
 """Ends in which no engine had a part, unless something had been sent before."""
-KILLERS = frozenset({OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.CONNECT_FAILED})
+KILLERS = frozenset(
+    {OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.CONNECT_FAILED, OutcomeKind.OUT_OF_MEMORY}
+)
 DEATHS = KILLERS | {OutcomeKind.STALE_CONNECTION}
 """Ends that look as if the engine had died, if the request had been sent: a refused connection only after a reused one
 was lost with the request on it. A stale connection alone accuses nobody: engines close idle connections all

@@ -101,6 +101,18 @@ class KvError(msgspec.Struct, frozen=True, gc=False):
     ahead_s: float
 
 
+class PoolState(msgspec.Struct, frozen=True, gc=False):
+    """How one model fares: requests `queued` and the wait a new one must expect, its level of degradation (0 to 4),
+    whether a burst is on, and its saturation now (1.0: full)."""
+
+    model: str
+    queued: int
+    level: int
+    burst: bool
+    saturation: float
+    expected_wait_s: float
+
+
 class FleetSnapshot(msgspec.Struct, frozen=True):
     """Every view at one moment, for the admin API and reports. `kv_errors`: of replicas that report their pool's
     use."""
@@ -112,6 +124,7 @@ class FleetSnapshot(msgspec.Struct, frozen=True):
     panic: bool
     views: tuple[ReplicaView, ...]
     kv_errors: tuple[KvError, ...] = ()
+    pools: tuple[PoolState, ...] = ()
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
