@@ -1,5 +1,6 @@
-"""The commands. Each lives in a module that offers a typer function `command`; it is imported when it is called,
-so that `headway --help` answers at once. Commands read arguments and print; what they do lives in other rooms.
+"""The commands. Each lives in a module that offers a typer function `command`, or a `group` of several; it is imported
+when it is called, so that `headway --help` answers at once. Commands read arguments and print; what they do lives in
+other rooms.
 """
 
 import importlib
@@ -20,6 +21,7 @@ COMMANDS = {
     "plan": "Find the smallest fleet that serves a workload well, under each policy.",
     "memory": "Show where a GPU's memory goes when an engine serves a model.",
     "study": "Study what cannot be seen from outside: fragmentation of KV memory.",
+    "keys": "Give clients API keys, list and revoke them.",
     "check": "Validate and explain a settings file.",
     "explain": "Show why a request went where it went.",
     "verify": "Replay a journal and reproduce every decision.",
@@ -38,9 +40,14 @@ class LazyCommand(TyperCommand):
         return load(self.name).make_context(info_name, args, parent, **extra)
 
 
-def load(name: str) -> TyperCommand:
-    """Import a command's module and make the command from its function."""
+def load(name: str) -> TyperCommand | TyperGroup:
+    """Import a command's module and make the command from its function, or the group of its functions."""
     module = importlib.import_module(f"headway.cli.{name}")
+    if hasattr(module, "group"):
+        group = typer.main.get_command(module.group())
+        assert isinstance(group, TyperGroup)
+        group.name, group.help = name, COMMANDS[name]
+        return group
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     app.command(name, help=COMMANDS[name])(module.command)
     command = typer.main.get_command(app)

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -18,6 +19,7 @@ from headway.compose.schema import schema
 from headway.compose.source import Document, SettingsError
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
+from headway.core.tenant import Tenant, Tier
 from headway.observe.detect import detect
 from headway.perfmodel import catalogue
 from headway.runtime import http
@@ -87,11 +89,24 @@ def _explain(plan: Plan) -> None:
         table.add_row("replica", escape(f"{entry.url}  {', '.join(stated)}"))
     if not plan.entries:
         table.add_row("replica", "none: `headway serve` would have nobody to ask until one is added")
+    for tenant in plan.tenants:
+        table.add_row("tenant", escape(_limits(tenant)))
+    if settings.keys_file is not None:
+        good = sum(not key.revoked for key in plan.client_keys)
+        table.add_row("keys", escape(f"{settings.keys_file}: {good} good, {len(plan.client_keys) - good} revoked"))
     if settings.observe.discover:
         table.add_row("replica", "those found on this machine")
     if settings.journal:
         table.add_row("journal", escape(str(settings.journal)))
     out.print(table)
+
+
+def _limits(tenant: Tenant) -> str:
+    """A tenant, and what of it is not as usual."""
+    usual = msgspec.structs.asdict(Tenant(tenant.name))
+    stated = {field: value for field, value in msgspec.structs.asdict(tenant).items() if value != usual[field]}
+    words = {field: Tier(value).name.lower() if "tier" in field else value for field, value in stated.items()}
+    return f"{tenant.name} {', '.join(f'{field}={value}' for field, value in words.items())}".strip()
 
 
 async def _probe(plan: Plan) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import structlog
 
 from headway.admin import AdminServer, make_app
+from headway.compose.clients import Clients, KeyWatch
 from headway.compose.control import AppControl
 from headway.compose.fleet import Fleet
-from headway.compose.gauges import watch_observer, watch_plane
+from headway.compose.gauges import watch_clients, watch_observer, watch_plane
 from headway.compose.journal import JournalWriter
 from headway.compose.plan import Plan, make_plan
 from headway.compose.registry import Registry, find
@@ -61,6 +62,7 @@ class App:
         self._serving = TaskSet()
         self._admin: AdminServer | None = None
         self._journal: JournalWriter | None = None
+        self.key_watch: KeyWatch | None = None
 
     async def start(self) -> None:
         """Open both ports and begin to look for replicas. Raises OSError when a port or the journal cannot be, and
@@ -77,6 +79,8 @@ class App:
         self.port = self.gateway.port
         recipe = self.plan.recipe
         log.info("listening", port=self.port, admin_port=self.admin_port, policy=recipe.policy, seed=recipe.seed)
+        if self.key_watch is not None:
+            self._sources.spawn(self.key_watch.run(), "file of keys")
         for source in self._list_sources():
             self._sources.spawn(source.run(self.fleet.publisher(source.name)), f"source {source.name}")
 
@@ -152,8 +156,19 @@ class App:
         )
         self.fleet = Fleet(self.gateway.post, self.observer.watch, self.detect, settings.models, plan.dialects)
         self.gateway.on_probe(self.observer.probe)
+        self._admit_clients()
         watch_observer(self.telemetry, self.observer)
         watch_plane(self.telemetry, self.gateway.plane)
+
+    def _admit_clients(self) -> None:
+        """Without a file of keys everybody is served, and there are no tenants."""
+        plan, file = self.plan, self.plan.settings.keys_file
+        if file is None:
+            return
+        clients = Clients(plan.tenants, self.gateway.set_identities, self.gateway.post, self.telemetry)
+        clients.apply(plan.client_keys)
+        self.key_watch = KeyWatch(file, plan.client_keys, clients.apply)
+        watch_clients(self.telemetry, clients, self.key_watch)
 
     def _open_admin(self) -> None:
         admin = self.plan.settings.admin

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from headway.compose.clients import Clients, KeyWatch
 from headway.gateway.plane import Plane
 from headway.observe import Observer
 from headway.telemetry import Telemetry
@@ -31,6 +32,13 @@ def watch_plane(telemetry: Telemetry, plane: Plane) -> None:
     lost = "Requests the brain owed an answer: each is a fault of Headway's."
     telemetry.watch("headway_unanswered_requests_total", lost, lambda: plane.unanswered)
     telemetry.watch("headway_buffered_body_bytes", "Request bodies held in memory.", lambda: plane.body_bytes)
+
+
+def watch_clients(telemetry: Telemetry, clients: Clients, watch: KeyWatch) -> None:
+    """Keys in force, and files of keys that were not taken."""
+    telemetry.watch("headway_api_keys", "API keys that are good.", lambda: clients.good_keys)
+    failed = "Versions of the file of keys that could not be used; those read before stay good."
+    telemetry.watch("headway_key_reload_failures_total", failed, lambda: watch.failures)
 
 
 def _field(observer: Observer, field: str) -> Callable[[], float]:

@@ -5,14 +5,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from headway.admin import binding_problem
+from headway.compose.keyfile import ApiKey, KeysError
+from headway.compose.keyfile import read as read_keys
 from headway.compose.load import near, read_secret
 from headway.compose.recipe import Recipe, from_settings
 from headway.compose.registry import Registry
-from headway.compose.settings import Replica, Settings
+from headway.compose.settings import TIERS, Replica, Settings, TenantLimits
 from headway.compose.source import Problem, SettingsError
 from headway.compose.tls import client_context, server_context
 from headway.coordinate.static import AUTO, Entry
 from headway.coordinate.validate import Refused, replica_url
+from headway.core.tenant import Tenant, Tier
 from headway.engines.base import Dialect
 from headway.gateway.config import Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
 
@@ -29,6 +32,8 @@ class Plan(msgspec.Struct, frozen=True):
     common_key: str
     admin_token: str
     secrets: tuple[str, ...]
+    tenants: tuple[Tenant, ...] = ()
+    client_keys: tuple[ApiKey, ...] = ()
 
 
 def make_plan(settings: Settings, registry: Registry) -> Plan:
@@ -50,7 +55,30 @@ def make_plan(settings: Settings, registry: Registry) -> Plan:
         common_key=common,
         admin_token=token,
         secrets=tuple({common, token, *keys.values()} - {""}),
+        tenants=tuple(_tenant(name, limits, registry) for name, limits in settings.tenants.items()),
+        client_keys=_client_keys(settings),
     )
+
+
+def _tenant(name: str, limits: TenantLimits, registry: Registry) -> Tenant:
+    for policy in limits.policies:
+        if policy not in registry.policies:
+            hint = near(policy, registry.policies) or f"; there are {', '.join(sorted(registry.policies))}"
+            path = ("tenants", name, "policies")
+            raise SettingsError("settings", [Problem(path, f"no policy is named {policy!r}{hint}")])
+    tier = TIERS[limits.tier]
+    max_tier = max(tier, Tier.HIGH) if limits.max_tier is None else TIERS[limits.max_tier]
+    stated = limits.model_dump() | {"tier": tier, "max_tier": max_tier}
+    return msgspec.convert({"name": name, **stated}, Tenant)
+
+
+def _client_keys(settings: Settings) -> tuple[ApiKey, ...]:
+    if settings.keys_file is None:
+        return ()
+    try:
+        return read_keys(settings.keys_file)
+    except KeysError as error:
+        raise SettingsError("settings", [Problem(("keys_file",), str(error))]) from None
 
 
 def _keys(settings: Settings, common: str) -> Sequence[str]:
@@ -89,6 +117,10 @@ def _gateway(settings: Settings, keys: dict[str, str], common: str) -> GatewayCo
         trust_forwarded=upstream.trust_forwarded,
         session_headers=tuple(name.lower() for name in requests.session_headers),
         deadline_header=requests.deadline_header.lower(),
+        hints_header=requests.hints_header.lower(),
+        priority_header=requests.priority_header.lower(),
+        policy_header=requests.policy_header.lower(),
+        precision_header=requests.precision_header.lower(),
         inject_usage=requests.inject_usage,
         backlog=listen.backlog,
     )

@@ -16,6 +16,9 @@ def settings_reference(page: Schema) -> str:
         section = _target(page, field)
         if section is not None and name != "brain":
             blocks += _section(page, name, section)
+        entries = _entries(page, field)
+        if entries is not None:
+            blocks += _section(page, f"{name}.NAME", entries)
     return "\n\n".join(blocks) + "\n"
 
 
@@ -62,7 +65,7 @@ def _constants(title: str, config: Schema) -> Iterator[str]:
 
 def _target(page: Schema, field: Schema) -> Schema | None:
     """The section a field holds, None for a plain value. Shorthands and lists are looked through; free maps are not."""
-    if field.get("additionalProperties"):
+    if field.get("additionalProperties") or field.get("patternProperties"):
         return None
     candidates = [field, *field.get("anyOf", ()), field.get("items", {})]
     candidates += [inner for candidate in candidates[1:] for inner in candidate.get("anyOf", ())]
@@ -71,6 +74,12 @@ def _target(page: Schema, field: Schema) -> Schema | None:
             target: Schema = page["$defs"][_name(candidate["$ref"])]
             return target
     return None
+
+
+def _entries(page: Schema, field: Schema) -> Schema | None:
+    """The section that each entry of a free map holds, None if entries are plain."""
+    inner = field.get("additionalProperties") or next(iter(field.get("patternProperties", {}).values()), None)
+    return _target(page, inner) if isinstance(inner, dict) else None
 
 
 def _row(name: str, field: Schema) -> str:

@@ -1,5 +1,6 @@
 """The JSON schema of `headway.yaml`, for editors and for the documentation."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -23,7 +24,8 @@ def schema(registry: Registry) -> dict[str, Any]:
     policy["properties"]["name"]["examples"] = list(configs)
     policy["properties"]["options"]["anyOf"] = list({repr(one): one for one in references[1:]}.values())
     _allow_shorthand(page)
-    return page
+    plain: dict[str, Any] = json.loads(json.dumps(page))  # defaults may be tuples
+    return plain
 
 
 def _allow_shorthand(page: dict[str, Any]) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
+from headway.compose.keyfile import NAME
+from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import INFERENCE_PATHS
 from headway.gateway.config import Cors as _Cors
 from headway.gateway.config import GatewayConfig as _Gateway
@@ -16,11 +18,16 @@ from headway.gateway.config import Limits as _Limits
 from headway.gateway.config import Timeouts as _Timeouts
 
 _L, _T, _C, _G = _Limits(), _Timeouts(), _Cors(), _Gateway()
+_N = Tenant("")
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Bytes = Annotated[int, Field(gt=0)]
+TierName = Literal["low", "standard", "high", "critical"]
+TenantName = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
+TIERS = {tier.name.lower(): int(tier) for tier in Tier}
 
 
 class Section(BaseModel):
@@ -190,10 +197,50 @@ class Requests(Section):
     )
     session_headers: list[str] = Field(default=list(_G.session_headers), description="Headers that name a session.")
     deadline_header: str = Field(default=_G.deadline_header, description="Header with the seconds a client will wait.")
+    hints_header: str = Field(
+        default=_G.hints_header,
+        description="Header with which a client asks (value 1) for 103 responses that tell its place while it waits.",
+    )
+    priority_header: str = Field(
+        default=_G.priority_header, description="Header with a request's tier: low, standard, high or critical."
+    )
+    policy_header: str = Field(default=_G.policy_header, description="Header that names a routing policy.")
+    precision_header: str = Field(
+        default=_G.precision_header, description="Header with the least precision a client takes, such as bf16."
+    )
     inject_usage: Literal["never", "learn", "always"] = Field(
         default="learn",
         description="Ask engines for a usage report on streams: until the length ratio is learned, or always.",
     )
+
+
+class TenantLimits(Section):
+    """What one tenant may do. 0 and empty lists mean that there is no limit."""
+
+    tier: TierName = Field(default="standard", description="Tier of its requests that state none.")
+    max_tier: TierName | None = Field(
+        default=None, description="Highest tier its requests may state; empty: high, or its own if that is higher."
+    )
+    weight: float = Field(
+        default=_N.weight, gt=0, allow_inf_nan=False, description="Share of the tokens served while others want them."
+    )
+    requests_per_s: Rate = Field(default=_N.requests_per_s, description="Requests per second.")
+    tokens_per_s: Rate = Field(default=_N.tokens_per_s, description="Prompt and output tokens per second.")
+    burst_s: Seconds = Field(default=_N.burst_s, description="Seconds' worth of both rates that may be used at once.")
+    max_concurrent: int = Field(default=_N.max_concurrent, ge=0, description="Requests at once, held ones included.")
+    kv_share: float = Field(
+        default=_N.kv_share, gt=0, le=1, description="Most of a pool's KV tokens promised to its requests in flight."
+    )
+    models: list[str] = Field(default=[], description="Models it may see and use.")
+    policies: list[str] = Field(default=[], description="Policies its requests may name.")
+    deadline_s: SecondsOrZero = Field(default=_N.deadline_s, description="Deadline of its requests that state none.")
+    precision_floor: str = Field(default=_N.precision_floor, description="Least precision of its requests.")
+
+    @model_validator(mode="after")
+    def _tier_is_allowed(self) -> "TenantLimits":
+        if self.max_tier is not None and TIERS[self.tier] > TIERS[self.max_tier]:
+            raise ValueError(f"max_tier {self.max_tier} is below its own tier, {self.tier}")
+        return self
 
 
 class Observe(Section):
@@ -246,6 +293,13 @@ class Settings(Section):
         default={},
         description="Alias -> model names, most wanted first; each replica gets the first of them that it serves.",
     )
+    keys_file: Path | None = Field(
+        default=None,
+        description="File of clients' API keys, made by `headway keys`: with it, whoever shows no key is refused.",
+    )
+    tenants: dict[TenantName, TenantLimits] = Field(
+        default={}, description="Tenant -> its limits. A key's tenant that is not listed has none."
+    )
     upstream: Upstream = Upstream()
     requests: Requests = Requests()
     limits: Limits = Limits()
@@ -258,6 +312,14 @@ class Settings(Section):
     seed: int | None = Field(
         default=None, description="Seed of the brain's chance; by default a fresh one, which is logged."
     )
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> "Settings":
+        if self.tenants and self.keys_file is None:
+            raise ValueError("tenants: needs keys_file, for without keys nobody can be told apart")
+        if self.keys_file is not None and self.upstream.forward_authorization:
+            raise ValueError("upstream.forward_authorization: would show engines the keys of keys_file")
+        return self
 
     @model_validator(mode="after")
     def _no_replica_twice(self) -> "Settings":

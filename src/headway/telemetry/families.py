@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from headway import __version__
 from headway.telemetry.exposition import Page, label_text
 from headway.telemetry.forecasts import Forecasts
-from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, Table
+from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, Table, TenantTally
 
 MODEL_HISTOGRAMS = (
     ("headway_request_duration_seconds", "From arrival to the last byte.", "duration"),
@@ -59,6 +59,18 @@ def model_metrics(page: Page, models: Table[ModelTally]) -> None:
         page.family(name, "counter", text)
         for labels, tally in models.items():
             page.sample(getattr(tally, attribute), label_text(("model",), labels))
+
+
+def tenant_metrics(page: Page, tenants: Table[TenantTally]) -> None:
+    """Requests and tokens per tenant of the settings."""
+    page.family("headway_tenant_requests_total", "counter", "Requests ended, by whose they are.")
+    for (tenant,), tally in tenants.items():
+        for account, count in tally.accounts.items():
+            page.sample(count, label_text(("tenant", "account"), (tenant, account)))
+    page.family("headway_tenant_tokens_total", "counter", "Tokens of finished requests, by whose they are.")
+    for (tenant,), tally in tenants.items():
+        for kind, count in (("prompt", tally.prompt_tokens), ("output", tally.output_tokens)):
+            page.sample(count, label_text(("tenant", "kind"), (tenant, kind)))
 
 
 def attempt_metrics(page: Page, replicas: Table[ReplicaTally]) -> None:

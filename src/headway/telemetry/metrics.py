@@ -14,15 +14,24 @@ from headway.core.view import Decision, FleetSnapshot
 from headway.telemetry.access import ACCOUNTS, Access
 from headway.telemetry.decisions import DecisionLog
 from headway.telemetry.exposition import Page
-from headway.telemetry.families import attempt_metrics, build_info, counted, forecast_metrics, model_metrics, single
+from headway.telemetry.families import (
+    attempt_metrics,
+    build_info,
+    counted,
+    forecast_metrics,
+    model_metrics,
+    single,
+    tenant_metrics,
+)
 from headway.telemetry.fleet import fleet_metrics
 from headway.telemetry.forecasts import Forecasts
 from headway.telemetry.health import tell_of_health
-from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, RequestTally, Table, others
+from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, RequestTally, Table, TenantTally, others
 
 
 class Telemetry:
-    """Counts what the body and the brain report. One per process, used on one thread."""
+    """Counts what the body and the brain report. One per process, used on one thread. `tenants` are those that get
+    a label of their own; all others share one."""
 
     def __init__(
         self, decisions: DecisionLog | None = None, access_log: Callable[[Access], None] | None = None
@@ -37,6 +46,8 @@ class Telemetry:
         self._exclusions: Table[Counter] = Table(lambda _: Counter(), limit=64)
         self._health: Table[Counter] = Table(lambda _: Counter())
         self.forecasts = Forecasts()
+        self._tenants: Table[TenantTally] = Table(lambda _: TenantTally(), limit=256)
+        self.tenants: frozenset[str] = frozenset()
         self._watched: list[tuple[str, str, str, Callable[[], float]]] = []
         self._process = CollectorRegistry(auto_describe=False)
         self._process.register(ProcessCollector(registry=None))
@@ -50,6 +61,8 @@ class Telemetry:
         tally = self._requests[access.path, access.model, _STATUS.get(access.status, "other"), access.account]
         tally.value += 1
         tally.model.ended(access)
+        if access.tenant:
+            self._tenants[access.tenant if access.tenant in self.tenants else "other",].ended(access)
         if access.client_request_id:
             self.decisions.named((access.client_request_id, access.request_id))
         if self._access_log is not None:
@@ -119,6 +132,7 @@ class Telemetry:
         counted(page, "headway_exclusions_total", "Replicas left out of decisions.", ("reason",), self._exclusions)
         counted(page, "headway_health_changes_total", "Breaker and panic changes.", ("replica", "state"), self._health)
         model_metrics(page, self._models)
+        tenant_metrics(page, self._tenants)
         attempt_metrics(page, self._replicas)
         forecast_metrics(page, self.forecasts)
         for name, kind, documentation, read in self._watched:

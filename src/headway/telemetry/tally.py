@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from headway.core.outcome import OutcomeKind
-from headway.telemetry.access import Access
+from headway.telemetry.access import Access, Account
 
 Cell = TypeVar("Cell")
 
@@ -105,6 +105,22 @@ class RequestTally(Counter):
     def __init__(self, model: ModelTally) -> None:
         super().__init__()
         self.model = model
+
+
+class TenantTally:
+    """What is summed per tenant: requests by account, and tokens."""
+
+    __slots__ = ("accounts", "output_tokens", "prompt_tokens")
+
+    def __init__(self) -> None:
+        self.accounts: dict[Account, int] = {}
+        self.prompt_tokens = self.output_tokens = 0
+
+    def ended(self, access: Access) -> None:
+        """Add one request."""
+        self.accounts[access.account] = self.accounts.get(access.account, 0) + 1
+        self.prompt_tokens += access.prompt_tokens
+        self.output_tokens += access.output_tokens
 
 
 class ReplicaTally:
