@@ -153,6 +153,25 @@ def test_a_line_without_end_is_not_parsed(line: bytes) -> None:
     assert "m" not in samples
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'm{a="b"' + b" " * 250_000 + b"x",
+        b"m{" + b'a="b",' * 40_000 + b"x",
+        b'm{a="' + b"\\\\" * 120_000,
+        b"m" + b" " * 250_000 + b"x",
+        b"m " + b"1" * 250_000 + b"x",
+        b"m{" + b"a" * 250_000 + b" x",
+    ],
+    ids=["blanks", "labels", "escapes", "gap", "digits", "name"],
+)
+def test_a_long_malformed_line_costs_no_more_than_its_length(line: bytes) -> None:
+    began = time.process_time()
+    samples = read(line + b"\n", frozenset({"m"}))
+    assert time.process_time() - began < 0.1
+    assert samples.malformed == 1
+
+
 @pytest.mark.parametrize("page", [b"", b"\n", b"<html>busy</html>", b"\x00" * 999, b"m", b'{"m":1}', b"\xff\xfem 1"])
 def test_other_pages_have_no_samples(page: bytes) -> None:
     samples = read(page, frozenset({"m"}))
