@@ -37,7 +37,7 @@ class Stage:
             replica = self.fleet.upsert(spec(name, **facts), self.now, ramps, self.out)
             if ready:
                 replica.health.probe_succeeded(self.now, self.out)
-        self.scheduler.regroup()
+        self.scheduler.regroup(self.now)
 
     def move(self, name: str, phase: Phase, unreachable: bool = False) -> None:
         replica = self.fleet.replicas[ReplicaId(name)]
@@ -281,7 +281,7 @@ def test_pools_are_by_the_names_clients_use() -> None:
     }
     assert [pool.model for pool in stage.scheduler.pools_of(ReplicaId("b"))] == ["m", "n"]
     stage.fleet.remove(ReplicaId("b"))
-    stage.scheduler.regroup()
+    stage.scheduler.regroup(stage.now)
     assert list(stage.scheduler.pools) == ["m", "bare"]
     assert stage.candidates == ["a"]
     assert stage.scheduler.pools_of(ReplicaId("b")) == ()

@@ -38,7 +38,11 @@ from headway.core.request import RequestInfo
 from headway.core.retry import FINAL, RELAYED, Retries, Rule, answer
 from headway.core.scheduler import Scheduler, forecast
 from headway.core.standing import Replica
+from headway.core.variants import with_floor
 from headway.core.view import FleetSnapshot
+
+SHOWN = 100
+"""So many of those who wait are in a snapshot."""
 
 
 class Brain:
@@ -92,7 +96,17 @@ class Brain:
         panic = any(pool.panic for pool in self._scheduler.pools.values())
         name = self._scheduler.policy.name
         errors = fleet.kv_errors()
-        return FleetSnapshot(at, name, admission.queued, len(fleet.ledger.entries), panic, views, errors)
+        return FleetSnapshot(
+            at,
+            name,
+            admission.queued,
+            len(fleet.ledger.entries),
+            panic,
+            views,
+            errors,
+            held=self._holding.held(at, SHOWN),
+            tenants=admission.tenancy.states(),
+        )
 
     def queue_positions(self) -> dict[RequestId, int]:
         """Who is held, with the position in the queue of its model, counted from 1."""
@@ -124,6 +138,13 @@ class Brain:
         tenancy = self._admission.tenancy
         if tenancy.usages:
             request = tenancy.completed(request, at)
+        if request.precision_floor or not pool.variants.uniform:
+            request = with_floor(request)
+            imprecise = pool.variants.refuses(request)
+            if imprecise is not None:
+                out.append(imprecise)
+                return
+            pool = pool.reaching(request.precision_floor)
         at_least = 0
         if pool.shortest and request.prompt_bytes + request.prompt_tokens >= pool.shortest:  # no token without a byte
             at_least = self._fleet.length.prompt_tokens_at_least(request) + (1 if request.generates else 0)
@@ -200,7 +221,9 @@ class Brain:
             self._admission.pace.sent(choice.view, entry.uncached, at)
         self._admission.tenancy.sent(demand)
         replica.health.dispatched(attempt)
-        out.append(Dispatch(request.id, attempt, spec.id, spec.serves.get(request.model, request.model)))
+        disclosed = self._scheduler.sent(request.model, spec, at)
+        model = spec.serves.get(request.model, request.model)
+        out.append(Dispatch(request.id, attempt, spec.id, model, disclosed=disclosed))
         waited = at - job.arrived_at if number == 0 else 0.0
         out.append(Record(self._scheduler.decision(choice, demand, expected, at, number, waited)))
 
@@ -302,6 +325,7 @@ class Brain:
         pool = self._scheduler.pools.get(job.request.model)
         if pool is None:
             return None
+        pool = pool.reaching(job.request.precision_floor)
         excluded = job.tries.excluded
 
         def avoid(replica_id: ReplicaId, why: str) -> str:
@@ -326,7 +350,7 @@ class Brain:
         for spec in event.upserted:
             ramps = not served.isdisjoint(spec.serves or (spec.model,))
             self._fleet.upsert(spec, at, ramps, out)
-        self._scheduler.regroup()
+        self._scheduler.regroup(at)
         self._scheduler.refresh(at, out)
         self._holding.dissolve(out)
         self._holding.release(list(self._scheduler.pools.values()), at, out)
@@ -343,6 +367,10 @@ class Brain:
             return
         if event.sample.sleep_level and replica.account.entries:
             self._leave_sleeper(replica, event.at, out)
+        if replica.gauges.cold:
+            self._fleet.prefix.forget(replica.spec.id)
+            if replica.health.cooled(event.at, replica.gauges.cold == "woke", out):
+                self._fleet.touch(replica)
         if self._admission.queues:
             self._holding.release(self._scheduler.pools_of(replica.spec.id), event.at, out, replica.spec.id)
 

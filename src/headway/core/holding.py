@@ -7,6 +7,7 @@ makes room for nobody behind it.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from headway.core.admission import Admission, expired, lane
 from headway.core.commands import Command, Hold, Reject, SetTimer
@@ -14,7 +15,7 @@ from headway.core.entries import Choice, Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.queue import HoldQueue, cost
 from headway.core.scheduler import Avoid, Pool, Scheduler, context_limit
-from headway.core.view import ReplicaView
+from headway.core.view import HeldState, ReplicaView
 
 Send = Callable[[Job, Choice, float, list[Command]], None]
 """Dispatch a job to what was chosen for it."""
@@ -104,7 +105,7 @@ class Holding:
             for queue in self._admission.lanes(pool.model):
                 if queue:
                     self._scheduler.refresh(at, out)
-                    self._release(queue, pool, replica_id, at, out)
+                    self._release(queue, pool.reaching(queue.floor), replica_id, at, out)
 
     def _release(
         self, queue: HoldQueue, pool: Pool, replica_id: ReplicaId | None, at: float, out: list[Command]
@@ -248,6 +249,16 @@ class Holding:
         """Who is held, with the position in its queue, counted from 1."""
         queues = self._admission.queues.values()
         return {item.job.request.id: n for queue in queues for n, item in enumerate(queue, start=1)}
+
+    def held(self, at: float, most: int) -> tuple[HeldState, ...]:
+        """The first of those who wait, queue by queue."""
+        found = []
+        for queue in self._admission.queues.values():
+            for position, item in enumerate(islice(queue, most - len(found)), start=1):
+                request, waited = item.job.request, at - item.job.arrived_at
+                wait = position * queue.pace_s
+                found.append(HeldState(request.id, queue.model, request.tenant, request.tier, position, waited, wait))
+        return tuple(found)
 
     def prospect(self, job: Job) -> tuple[int, float] | None:
         """Position and expected wait (s, 0 if unknown) of a request, None if it is not held."""

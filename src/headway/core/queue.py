@@ -51,7 +51,7 @@ class HoldQueue:
         self._expiries: Sorted = []
         self._serial = 0
         self._released_at: float | None = None
-        self._pace_s = 0.0
+        self.pace_s = 0.0  # between two dispatches, 0 while unknown
         self._promised = 0.0
         self.bytes = 0
         self.timer_at = math.inf
@@ -69,6 +69,11 @@ class HoldQueue:
         for item in self.turns:
             if item is not urgent:
                 yield item
+
+    @property
+    def floor(self) -> str:
+        """The precision that all who wait here asked for, empty if none."""
+        return self.lane[len(self.model) + 1 :]
 
     @property
     def full(self) -> bool:
@@ -107,12 +112,12 @@ class HoldQueue:
 
     def wait_s(self, item: Waiting) -> float:
         """How long it will wait at the recent pace, 0 while none is known."""
-        return self.position(item) * self._pace_s
+        return self.position(item) * self.pace_s
 
     @property
     def drain_s(self) -> float:
         """How long the last of them will wait at the recent pace."""
-        return len(self._items) * self._pace_s
+        return len(self._items) * self.pace_s
 
     def find(self, request_id: RequestId) -> Waiting | None:
         """The one of this id, None if it does not wait here."""
@@ -142,7 +147,7 @@ class HoldQueue:
         self.turns.charge(item.tenant, item.cost)
         if self._released_at is not None:
             gap = at - self._released_at
-            self._pace_s += 0.1 * (gap - self._pace_s)
+            self.pace_s += 0.1 * (gap - self.pace_s)
         self._released_at = at
         self.remove(request_id)
 
@@ -201,7 +206,7 @@ class HoldQueue:
         pace, and after all who were told so before. They may have a share of the pace; the rest is for new ones."""
         config = self._config
         latest = at + config.retry_after_max_s
-        slot = max(self._promised, at + self.drain_s) + self._pace_s / config.retry_share
+        slot = max(self._promised, at + self.drain_s) + self.pace_s / config.retry_share
         self._promised = min(slot, latest)
         return float(min(max(1, math.ceil(slot - at)), config.retry_after_max_s))
 

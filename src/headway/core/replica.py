@@ -8,7 +8,8 @@ from headway.core.ids import ReplicaId
 class ReplicaSpec(msgspec.Struct, frozen=True):
     """One registered replica. Replaced as a whole when discovery learns more.
 
-    `serves` maps the model names clients may use to the name this engine knows (identity without aliases).
+    `serves` maps the model names clients may use to the name this engine knows (identity without aliases). `variants`:
+    of names that stand for several variants, which place this replica's has among them, 0 for the most wanted.
     `max_model_tokens` is the longest context the engine accepts, 0 if unknown. `kv_capacity_tokens` is a configured
     or discovered size of the KV pool for engines that do not report it, 0 if unknown. `metrics` is False when the
     engine has no load report, so that the absence of samples is not an alarm.
@@ -33,6 +34,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True):
     max_num_seqs: int = 0
     metrics: bool = True
     features: dict[str, float] = {}
+    variants: dict[str, int] = {}
 
     @property
     def kind(self) -> str:

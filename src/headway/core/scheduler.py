@@ -7,6 +7,10 @@ than half of a model's replicas are ejected, the reachable ones among them are u
 says more about us or the load than about them. So the last replica is never ejected. A refused connection is no such
 verdict, and those stay out while anything else is there.
 
+Where the replicas of a model differ in precision, those that reach a floor are a pool of their own below that of the
+model, with fallbacks of its own: requests are given to the pool that suffices, and pay nothing for the distinction. Of
+replicas that differ in version, the new ones are closed while they have had their share (rollout).
+
 The policy never sees an excluded replica and never chooses; among costs within its tolerance, chance does.
 """
 
@@ -22,8 +26,11 @@ from headway.core.fleet import Fleet
 from headway.core.health import Phase
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Policy
+from headway.core.replica import ReplicaSpec
 from headway.core.request import Demand
+from headway.core.rollout import Rollout
 from headway.core.standing import Replica
+from headway.core.variants import Variants
 from headway.core.view import Candidate, Decision, Forecast, ReplicaView
 
 Avoid = Callable[[ReplicaId, str], str]
@@ -71,12 +78,14 @@ def _over_ramp(view: ReplicaView, config: SchedulerConfig) -> bool:
 
 
 class Pool:
-    """The replicas of one model, and the views of those that may be used now (sorted by id)."""
+    """The replicas of one model, and the views of those that may be used now (sorted by id). `above`: pools of those
+    that reach a precision that not all of them do, by its rank."""
 
     __slots__ = (
         "_config",
         "_index",
         "_slots",
+        "above",
         "affinity",
         "candidates",
         "exclusions",
@@ -84,15 +93,20 @@ class Pool:
         "model",
         "panic",
         "replicas",
+        "rollout",
         "saturated",
         "settled",
         "shortest",
+        "variants",
     )
 
     def __init__(self, model: str, config: SchedulerConfig, affinity: AffinityConfig) -> None:
         self.model = model
         self.affinity = Affinity(affinity) if affinity.enabled else None
         self._config = config
+        self.variants = Variants()
+        self.rollout = Rollout(config.rollout_per_minute, config.rollout_grace_s)
+        self.above: dict[int, Pool] = {}
         self.replicas: list[Replica] = []
         self.candidates: list[ReplicaView] = []
         self.exclusions: dict[str, int] = {}
@@ -146,6 +160,16 @@ class Pool:
             self.affinity.reset(r.spec for r in self.replicas)
         self.settled = False
 
+    def reaching(self, floor: str) -> "Pool":
+        """The pool for requests with this precision floor (as `precision.floor` has it, or empty)."""
+        needed = self.variants.needs(floor)
+        if needed <= self.variants.lowest:
+            return self
+        for rank, pool in self.above.items():
+            if rank >= needed:
+                return pool
+        return Pool(self.model, self._config, AffinityConfig(enabled=False))  # whoever reached it has left
+
     def candidate(self, replica_id: ReplicaId) -> ReplicaView | None:
         """The view of a replica that may be used now."""
         index = self._index.get(replica_id)
@@ -193,10 +217,12 @@ class Scheduler:
         self._yields = self._affinity.yields if getattr(policy, "compares", True) else math.inf
         self.policy = policy
         self.pools: dict[str, Pool] = {}
+        self._listed: dict[str, Variants] = {}
         self._member: dict[ReplicaId, tuple[Pool, ...]] = {}
+        self._serves: dict[ReplicaId, tuple[Pool, ...]] = {}
         self._regrouped = False
 
-    def regroup(self) -> None:
+    def regroup(self, at: float) -> None:
         """Replicas were added, changed or removed: sort them into pools by the names they serve."""
         groups: dict[str, list[Replica]] = {}
         for replica in self._fleet.replicas.values():
@@ -205,18 +231,47 @@ class Scheduler:
         for gone in [name for name in self.pools if name not in groups]:
             del self.pools[gone]
         member: dict[ReplicaId, list[Pool]] = {}
+        serves: dict[ReplicaId, list[Pool]] = {}
         for name, replicas in groups.items():
             pool = self.pools.get(name) or Pool(name, self._config, self._affinity)
             self.pools[name] = pool
             pool.reset(replicas)
+            pool.rollout.reset((r.spec.version for r in replicas), at)
+            self._separate(pool)
             for replica in replicas:
-                member.setdefault(replica.spec.id, []).append(pool)
+                serves.setdefault(replica.spec.id, []).append(pool)
+            for each in (pool, *pool.above.values()):
+                for replica in each.replicas:
+                    member.setdefault(replica.spec.id, []).append(each)
         self._member = {replica_id: tuple(pools) for replica_id, pools in member.items()}
+        self._serves = {replica_id: tuple(pools) for replica_id, pools in serves.items()}
         self._regrouped = True
 
+    def sent(self, model: str, spec: ReplicaSpec, at: float) -> tuple[tuple[str, str], ...]:
+        """A request goes there. What its client is to be told about it, as response headers."""
+        pool = self.pools.get(model)
+        if pool is None:
+            return ()
+        if pool.rollout.newcomers:
+            pool.rollout.sent(spec.version, at)
+        return () if pool.variants.uniform else pool.variants.disclosed(spec)
+
+    def _separate(self, pool: Pool) -> None:
+        """Give those that reach a precision which others do not pools of their own."""
+        name = pool.model
+        variants = pool.variants = self._listed.get(name, pool.variants)
+        variants.reset(name, [r.spec for r in pool.replicas])
+        if variants.lasting:
+            self._listed[name] = variants
+        above, pool.above = pool.above, {}
+        for rank in variants.floors:
+            within = pool.above[rank] = above.get(rank) or Pool(name, self._config, self._affinity)
+            within.variants, within.rollout = variants, pool.rollout
+            within.reset([r for r in pool.replicas if variants.reach(r.spec.id, rank)])
+
     def pools_of(self, replica_id: ReplicaId) -> tuple[Pool, ...]:
-        """The pools a replica serves."""
-        return self._member.get(replica_id, ())
+        """The pools of the models a replica serves."""
+        return self._serves.get(replica_id, ())
 
     def refresh(self, at: float, out: list[Command]) -> None:
         """Bring every pool up to date. Reports panic when a pool enters or leaves it."""
@@ -230,7 +285,8 @@ class Scheduler:
                     unsettled.append(pool)
         if self._regrouped:
             self._regrouped = False
-            unsettled = [pool for pool in self.pools.values() if not pool.settled]
+            everything = [each for pool in self.pools.values() for each in (pool, *pool.above.values())]
+            unsettled = [pool for pool in everything if not pool.settled]
         for pool in unsettled:
             before = pool.panic
             pool.arrange()
@@ -260,6 +316,8 @@ class Scheduler:
             views = among
         if avoid is not None or at_least > pool.shortest > 0:
             views, exclusions = self._narrow(pool, views, exclusions, at_least, avoid)
+        if pool.rollout.newcomers:
+            views, exclusions = self._ramped(pool, views, exclusions, at_least, avoid, at)
         kept = None if among is not None else self._kept(pool, demand, views, refuses)
         if len(views) > self._config.considered > 0:
             drawn = self._draw(views, demand, kept)
@@ -343,6 +401,24 @@ class Scheduler:
             else:
                 left.append(view)
         return left, exclusions
+
+    def _ramped(
+        self,
+        pool: Pool,
+        views: Sequence[ReplicaView],
+        exclusions: dict[str, int],
+        at_least: int,
+        avoid: Avoid | None,
+        at: float,
+    ) -> tuple[Sequence[ReplicaView], dict[str, int]]:
+        """Without the new versions that have had their share, if there is anybody else for this request."""
+        closed = pool.rollout.closed({view.spec.version for view in pool.candidates}, at)
+        left = [view for view in views if view.spec.version not in closed]
+        if not left:  # they may be all that was asked about, or all there is
+            others = [view for view in pool.candidates if view.spec.version not in closed]
+            if not self._narrow(pool, others, exclusions, at_least, avoid)[0]:
+                return views, exclusions
+        return left, _more(exclusions, "rollout", len(views) - len(left))
 
     def _rank(
         self,
