@@ -39,6 +39,7 @@ class FakeBrain:
         self.exhausted: Callable[[AttemptFinished], Command] | None = None
         self.arrived: Callable[[RequestArrived], list[Command]] | None = None
         self.renamed: dict[str, str] = {}
+        self.prospects: dict[str, tuple[int, float]] = {}
 
     def handle(self, event: Event) -> list[Command]:
         self.events.append(event)
@@ -74,6 +75,9 @@ class FakeBrain:
 
     def snapshot(self, at: float) -> FleetSnapshot:
         return FleetSnapshot(at, "fake", 0, 0, False, ())
+
+    def prospect(self, request_id: Any) -> tuple[int, float] | None:
+        return self.prospects.get(request_id)
 
 
 class Engine:

@@ -30,6 +30,9 @@ class Brain:
     def snapshot(self, at: float) -> FleetSnapshot:
         return FleetSnapshot(at, "x", 0, 0, False, ())
 
+    def prospect(self, request_id: RequestId) -> tuple[int, float] | None:
+        return None
+
 
 class Keeper:
     """Keeps."""

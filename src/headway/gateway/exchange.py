@@ -20,7 +20,7 @@ from headway.gateway.intake import request_info
 from headway.gateway.notes import Notes
 from headway.gateway.outlet import Outlet
 from headway.gateway.plane import Plane
-from headway.gateway.replies import refusal, retry_after
+from headway.gateway.replies import early_hints, refusal, retry_after
 from headway.gateway.target import Target
 from headway.runtime.clock import now
 from headway.telemetry.access import Access, Account
@@ -173,9 +173,18 @@ class Exchange:
         attempt.start()
 
     def hold(self, command: Hold) -> None:
-        """Wait; the client is watched meanwhile."""
+        """Wait; the client is watched meanwhile, and told where it stands if it asked for that."""
         self._state = HELD
         self._client.deadline = FAR
+        if self.notes.hints:
+            self.plane.hints.add(command.request_id, self, command.position, command.wait_s)
+
+    def hint(self, position: int, wait_s: float) -> bool:
+        """Tell the client where it stands, unless it is held no longer or has a response already: then False."""
+        if self._state != HELD or self.outlet.begun:
+            return False
+        self._client.interim(early_hints(position, wait_s))
+        return True
 
     def reject(self, command: Reject) -> None:
         """Answer with an error of our own."""

@@ -42,7 +42,7 @@ class Gateway:
         reader = HeadReader(
             config.limits.max_headers,
             read=config.session_headers,
-            dropped=(*sorted(headers), *asked),
+            dropped=(*sorted(headers), *asked, config.hints_header),
             samples=sorted({dialect.sample_header.lower() for dialect in dialects.values()}),
             own_cors=bool(config.cors.origins),
         )
@@ -142,6 +142,7 @@ class Gateway:
             connection.transport.abort()
         self._driver.stop()
         plane.sweeper.stop()
+        plane.hints.stop()
         await self._housekeeping.close()
         await plane.pool.close()
 

@@ -17,13 +17,13 @@ CHALLENGE = b"\r\nwww-authenticate: Bearer"
 class Notes:
     """`wrong` is why the request is not served, None if it is; `form` the content type if that is form data;
     `stranger` the same if it is because nobody knows who sent it; `lines` what every response carries. `patience_s` is
-    the client's own deadline, 0 if it set none; `models` those its tenant may use, empty for all; `leads` what goes
-    upstream, by target."""
+    the client's own deadline, 0 if it set none; `hints`: it wants to know where it stands while it is held; `models`
+    those its tenant may use, empty for all; `leads` what goes upstream, by target."""
 
     __slots__ = (
-        "client_request_id", "continues", "expects_oddly", "form", "inference", "leads", "lines", "method", "minor",
-        "models", "patience_s", "policy", "precision_floor", "route", "session_key", "stranger", "template", "tenant",
-        "tier", "wrong",
+        "client_request_id", "continues", "expects_oddly", "form", "hints", "inference", "leads", "lines", "method",
+        "minor", "models", "patience_s", "policy", "precision_floor", "route", "session_key", "stranger", "template",
+        "tenant", "tier", "wrong",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,7 @@ class Notes:
         if served and max(len(self.policy), len(self.precision_floor)) > MAX_NAME_CHARS:
             self.wrong = ENDLESS_NAME
         self.inference = served and self.wrong is None
+        self.hints = head.minor == 1 and _said(head, config.hints_header) == b"1"
         self.client_request_id = client_id(head)
         self.lines = cors.lines(head) + (CHALLENGE if self.stranger is not None else b"")
         expect = head.fields.get(b"expect", b"").lower()

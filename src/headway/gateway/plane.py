@@ -13,6 +13,7 @@ from headway.gateway.config import GatewayConfig
 from headway.gateway.driver import Driver
 from headway.gateway.head import HeadReader, RequestHead
 from headway.gateway.headers import CorsLines
+from headway.gateway.hints import Hints
 from headway.gateway.identity import Identities
 from headway.gateway.models import ModelList
 from headway.gateway.notes import Notes
@@ -56,6 +57,7 @@ class Plane:
         self.unanswered = 0
         self.usage_reports: dict[str, int] = {}
         self.levels: dict[str, int] = {}
+        self.hints = Hints(lambda request: self.driver.prospect(request), config.hints_period_s)
         self.driver: Driver
         numbered = os.urandom(6).hex() + "%010x"
         self.mint = cast(Callable[[], RequestId], map(numbered.__mod__, count(1)).__next__)

@@ -189,6 +189,11 @@ class ClientConnection:
         shown = ticket.client_request_id or ticket.request_id
         return b"\r\nx-request-id: %b%b%b" % (shown.encode(), line, notes.lines)
 
+    def interim(self, response: bytes) -> None:
+        """Write a 1xx response before the one that is owed; a client that does not read what it has gets no more."""
+        if not self.paused:
+            self.transport.write(response)
+
     def exchange_ended(self) -> None:
         """The response is over: cut the connection, close it, or go on to the next request."""
         self._exchange = None

@@ -3,6 +3,7 @@
 import math
 from http import HTTPStatus
 
+from headway.gateway.headers import POSITION_HEADER, WAIT_HEADER
 from headway.wire.errors import error_body
 
 _STATUS_LINES = {status.value: b"%d %s" % (status.value, status.phrase.encode()) for status in HTTPStatus}
@@ -35,6 +36,12 @@ def refusal(status: int, code: str, message: str, lines: bytes = b"", param: str
     if status not in _STATUS_LINES:
         status = 500
     return reply(status, error_body(status, message, code, param), lines)
+
+
+def early_hints(position: int, wait_s: float) -> bytes:
+    """A whole interim response: the position in the queue, and the seconds it may take if anything is known of that."""
+    wait = b"\r\n%b: %.1f" % (WAIT_HEADER.encode(), wait_s) if wait_s > 0 else b""
+    return b"HTTP/1.1 103 Early Hints\r\n%b: %d%b\r\n\r\n" % (POSITION_HEADER.encode(), position, wait)
 
 
 def retry_after(seconds: float) -> bytes:
