@@ -133,6 +133,8 @@ def test_session_keys(fields: dict[str, object], key: str) -> None:
 def test_session_keys_of_other_apis() -> None:
     responses = {"model": "m", "input": "x", "prompt_cache_key": "k", "conversation": {"id": "c"}}
     assert read(json.dumps(responses).encode(), "/v1/responses").session_key == "c"
+    turn = {"model": "m", "input": "x", "previous_response_id": "r1", "user": "u"}
+    assert read(json.dumps(turn).encode(), "/v1/responses").session_key == "u", "the next turn names another response"
     messages = {"model": "m", "messages": [], "metadata": {"user_id": "u"}}
     assert read(json.dumps(messages).encode(), "/v1/messages").session_key == "u"
 

@@ -178,7 +178,6 @@ class Responses(Fields, gc=False):
     max_output_tokens: Raw = ABSENT
     prompt_cache_key: Raw = ABSENT
     conversation: Raw = ABSENT
-    previous_response_id: Raw = ABSENT
 
     def prompts(self) -> tuple[Raw, ...]:
         """A string or items."""
@@ -193,8 +192,9 @@ class Responses(Fields, gc=False):
         return (self.max_output_tokens,)
 
     def sessions(self) -> tuple[Raw, ...]:
-        """State kept by the engine binds the session more than a cache key does."""
-        return self.conversation, self.previous_response_id, self.prompt_cache_key, self.user
+        """State kept by the engine binds the session more than a cache key does. (`previous_response_id` names a turn,
+        another one each time, and no session.)"""
+        return self.conversation, self.prompt_cache_key, self.user
 
 
 class Messages(Fields, gc=False):
