@@ -107,6 +107,44 @@ class TestPrompt:
         assert 1 <= model.prompt_tokens_at_least(request(size)) <= model.prompt_tokens(request(size))
 
 
+class TestCounted:
+    """Texts counted by a tokenizer: what the template adds is learned, and nothing is refused on it."""
+
+    def test_before_anything_is_known_the_count_is_taken(self) -> None:
+        model = LengthModel()
+        assert model.prompt_tokens(request(4000, counted_tokens=900)) == 900
+        assert model.prompt_tokens(request(4000, counted_tokens=900, media_tokens=100)) == 1000
+        assert model.prompt_tokens_at_least(request(4000, counted_tokens=900)) == 4000 // 32
+
+    def test_what_the_template_adds_is_learned(self) -> None:
+        model = LengthModel()
+        model.observe_prompt(request(4000, counted_tokens=900), 925)
+        assert model.prompt_tokens(request(8000, counted_tokens=2000)) == 2025
+        for _ in range(30):
+            model.observe_prompt(request(4000, counted_tokens=900), 890)
+        assert model.prompt_tokens(request(8000, counted_tokens=2000)) == pytest.approx(1991, abs=2)
+
+    def test_one_far_off_moves_it_a_little_only(self) -> None:
+        model = LengthModel()
+        for _ in range(50):
+            model.observe_prompt(request(4000, counted_tokens=900), 925)
+        model.observe_prompt(request(400_000, counted_tokens=90_000), 120_000)
+        assert model.prompt_tokens(request(4000, counted_tokens=900)) in (925, 926, 927)
+
+    def test_it_is_followed_when_the_template_changes(self) -> None:
+        model = LengthModel()
+        for added in (10, 200):
+            for _ in range(400):
+                model.observe_prompt(request(4000, counted_tokens=900), 900 + added)
+        assert model.prompt_tokens(request(4000, counted_tokens=900)) == pytest.approx(1100, abs=3)
+
+    def test_the_ratio_of_bytes_is_learned_as_well(self) -> None:
+        model = LengthModel()
+        for _ in range(50):
+            model.observe_prompt(request(6000, counted_tokens=1990), 2000)
+        assert model.prompt_tokens(request(600_000)) == pytest.approx(200_000, rel=0.03)
+
+
 class TestOutput:
     def test_prior(self) -> None:
         mean, sigma = LengthModel().forecast("m", 0)

@@ -145,6 +145,7 @@ class App:
         self._client = http.client(connect_s=settings.timeouts.connect_s, tls=plan.gateway.client_tls)
         brain = plan.recipe.brain(self._registry)
         self.gateway = Gateway(brain, plan.gateway, plan.dialects, self.telemetry, self._journal)
+        self.gateway.plane.counters = plan.counters
         self.observer = Observer(
             self.gateway.post,
             plan.dialects,

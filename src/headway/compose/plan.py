@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from headway.admin import binding_problem
+from headway.compose import tokenizers
 from headway.compose.keyfile import ApiKey, KeysError
 from headway.compose.keyfile import read as read_keys
 from headway.compose.load import near, read_secret
@@ -18,6 +19,7 @@ from headway.coordinate.validate import Refused, replica_url
 from headway.core.tenant import Tenant, Tier
 from headway.engines.base import Dialect
 from headway.gateway.config import Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
+from headway.gateway.counting import Counter
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -34,6 +36,7 @@ class Plan(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...]
     tenants: tuple[Tenant, ...] = ()
     client_keys: tuple[ApiKey, ...] = ()
+    counters: dict[str, Counter] = {}
 
 
 def make_plan(settings: Settings, registry: Registry) -> Plan:
@@ -48,6 +51,7 @@ def make_plan(settings: Settings, registry: Registry) -> Plan:
     return Plan(
         settings=settings,
         recipe=from_settings(settings, registry),
+        counters=tokenizers.load(settings.tokenizers, settings.models),
         gateway=_gateway(settings, keys, common),
         entries=entries,
         dialects=dialects,

@@ -307,6 +307,10 @@ class Settings(Section):
     cors: Cors = Cors()
     observe: Observe = Observe()
     logging: Logging = Logging()
+    tokenizers: dict[str, Path] = Field(
+        default={},
+        description="Model -> the engine's own tokenizer.json, to count prompts by it. Needs `headway[tokenizers]`.",
+    )
     brain: dict[str, Any] = Field(default={}, description="Constants of the brain, nested by module; rarely needed.")
     journal: Path | None = Field(default=None, description="Write every event and command here, for `headway verify`.")
     seed: int | None = Field(

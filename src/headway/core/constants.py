@@ -35,6 +35,7 @@ class LengthConfig(msgspec.Struct, frozen=True):
 
     `miss`: the share of outputs that intervals are to miss; `miss_step`: how fast they adapt. `group_outputs`: outputs
     of a template or tenant from which it has a law of its own; below, it would hardly differ (4 of 54 observations).
+    `template_memory`: so many prompts decide what a chat template adds, none by more than `template_step` tokens off.
     """
 
     bytes_per_token: float = 4.0  # English on vocabularies of 100k and more
@@ -53,6 +54,8 @@ class LengthConfig(msgspec.Struct, frozen=True):
     group_outputs: int = 4
     max_groups: int = 512  # about 15 kB each
     max_seen: int = 4096
+    template_memory: int = 50
+    template_step: float = 64.0
 
 
 class PrefixConfig(msgspec.Struct, frozen=True):

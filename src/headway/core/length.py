@@ -39,14 +39,23 @@ class _Ratio:
 
 
 class _Model:
-    """What is known of one model (or of the fleet). `alpha`: the share of outputs that its intervals aim to miss."""
+    """What is known of one model (or of the fleet). `alpha`: the share of outputs that its intervals aim to miss.
+    `template`: what prompts have beyond their counted texts, by so many `counted` ones."""
 
-    __slots__ = ("alpha", "counts", "ratio")
+    __slots__ = ("alpha", "counted", "counts", "ratio", "template")
 
     def __init__(self, config: LengthConfig) -> None:
         self.counts = Counts(config.bins)
         self.ratio = _Ratio()
         self.alpha = config.miss
+        self.template = 0.0
+        self.counted = 0
+
+    def add_counted(self, beyond: float, config: LengthConfig) -> None:
+        """What one prompt had beyond its counted texts. One that is far off (a sampled one) moves it a little only."""
+        self.counted = min(self.counted + 1, config.template_memory)
+        off = max(-config.template_step, min(config.template_step, beyond - self.template))
+        self.template += off / self.counted
 
 
 class _Group:
@@ -83,9 +92,14 @@ class LengthModel:
         self._longest_token = c.max_bytes_per_token
 
     def prompt_tokens(self, request: RequestInfo) -> int:
-        """Prompt tokens: exact if given, else bytes over the model's learned ratio, plus media; at least 1."""
+        """Prompt tokens: exact if given, else its counted texts and what the template adds, else bytes over the model's
+        learned ratio; plus media; at least 1."""
         if request.prompt_tokens:
             return request.prompt_tokens
+        if request.counted_tokens:
+            known = self._models.get(request.model)
+            beyond = round(known.template) if known else 0
+            return max(1, request.counted_tokens + beyond) + request.media_tokens
         return round(request.prompt_bytes / self.bytes_per_token(request.model)) + request.media_tokens or 1
 
     def prompt_tokens_at_least(self, request: RequestInfo) -> int:
@@ -115,7 +129,10 @@ class LengthModel:
         most = c.prompt_weight_tokens
         tokens = float(prompt_tokens) if prompt_tokens < most else most
         self._fleet.ratio.add(ratio * tokens, tokens, 64 * most)
-        self._known(request.model).ratio.add(ratio * tokens, tokens, 64 * most)
+        known = self._known(request.model)
+        known.ratio.add(ratio * tokens, tokens, 64 * most)
+        if request.counted_tokens:
+            known.add_counted(prompt_tokens - request.counted_tokens, c)
 
     def name(self, request: RequestInfo) -> str:
         """The closest thing whose outputs are known well enough to be asked about: tenant and template, template, or

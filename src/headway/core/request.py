@@ -13,6 +13,8 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
 
     `prompt_bytes` is the raw length of the prompt text (the JSON of messages, prompt or input, less inline media);
     `prompt_tokens` is 0 unless the count is known exactly (token ids were sent).
+    `counted_tokens` is a count that is nearly exact: of the prompt's texts by the model's tokenizer, without all that
+    a chat template adds; 0 without one.
     `media_tokens` is a rough token count for inline images and audio, added to the text estimate.
     `max_output_tokens` is 0 when the client stated no limit.
     `prefix_hashes` are chained 64-bit hashes of consecutive fixed-size blocks of the raw prompt text.
@@ -44,6 +46,7 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     fingerprint: int = 0
     policy: str = ""
     body_bytes: int = 0
+    counted_tokens: int = 0
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):

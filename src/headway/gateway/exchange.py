@@ -14,9 +14,10 @@ from headway.core.events import RequestArrived, RequestCancelled
 from headway.core.ids import AttemptId
 from headway.core.outcome import OutcomeKind
 from headway.gateway.attempt import Attempt
+from headway.gateway.counting import counted
 from headway.gateway.head import RequestHead, ResponseHead
 from headway.gateway.headers import LEVEL_HEADER, Disclosed, trusted_forwarded_lines
-from headway.gateway.intake import request_info
+from headway.gateway.intake import request_info, unknown
 from headway.gateway.notes import Notes
 from headway.gateway.outlet import Outlet
 from headway.gateway.plane import Plane
@@ -100,6 +101,8 @@ class Exchange:
         if not isinstance(parsed, Body):
             self.refuse(parsed.status, parsed.code, parsed.message, param=parsed.param)
             return
+        if plane.counters:
+            parsed = counted(plane.counters, self.body, self._head.path, parsed)
         self.parsed = parsed
         ticket.stream = parsed.stream
         if parsed.model in plane.models:

@@ -32,6 +32,7 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: 
         parsed.fingerprint,
         notes.policy,
         size,
+        parsed.counted_tokens,
     )
 
 

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
 from headway.core.commands import LevelChanged
 from headway.core.ids import RequestId
 from headway.gateway.config import GatewayConfig
+from headway.gateway.counting import Counter
 from headway.gateway.driver import Driver
 from headway.gateway.head import HeadReader, RequestHead
 from headway.gateway.headers import CorsLines
@@ -57,6 +58,7 @@ class Plane:
         self.unanswered = 0
         self.usage_reports: dict[str, int] = {}
         self.levels: dict[str, int] = {}
+        self.counters: Mapping[str, Counter] = {}
         self.hints = Hints(lambda request: self.driver.prospect(request), config.hints_period_s)
         self.driver: Driver
         numbered = os.urandom(6).hex() + "%010x"

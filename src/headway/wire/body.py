@@ -18,7 +18,8 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     the raw prompt; `usage_edit` would turn on `stream_options.include_usage`, None when the client spoke about it or
     nothing streams; `include_usage` None when the client did not say; `form` tells form data from JSON;
     `pinned`: why it cannot be continued on another replica, "" if it can (`resume_pins`); `fingerprint` hash of all
-    bytes; `priority` as the client wrote it (engines: lower first).
+    bytes; `priority` as the client wrote it (engines: lower first); `counted_tokens` of the prompt's texts, for whoever
+    has counted them.
     """
 
     model: str
@@ -37,6 +38,7 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     fingerprint: int = 0
     priority: int = 0
     form: bool = False
+    counted_tokens: int = 0
 
     @property
     def resumable(self) -> bool:
