@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headway.core.replica import ReplicaSpec
+from headway.observe.boots import Boots
 from headway.observe.config import DEFAULTS
 from headway.observe.watch import Watch
 from headway.runtime.http import client
@@ -22,7 +23,7 @@ def watched(run: Run, replica: ReplicaSpec, look: Callable[[Watch], Any]) -> Any
     async def story() -> Any:
         async with client() as http:
             dialect = DIALECTS[replica.engine]
-            return look(Watch(replica, dialect, "key", http, DEFAULTS, Middle(), Log().post, tuple, 7))
+            return look(Watch(replica, dialect, "key", http, DEFAULTS, Middle(), Log().post, tuple, Boots(7)))
 
     return run(story())
 
@@ -67,7 +68,7 @@ def test_after_stop_work_under_way_is_not_posted(run: Run) -> None:
     async def story() -> list[object]:
         log, heard = Log(), []
         async with serving(engine()) as served, client() as http, TaskSet() as tasks:
-            watch = Watch(spec(served.url), DIALECTS["plain"], "", http, DEFAULTS, Middle(), log.post, tuple, 0)
+            watch = Watch(spec(served.url), DIALECTS["plain"], "", http, DEFAULTS, Middle(), log.post, tuple, Boots())
             watch.models_changed = lambda _id, cards: heard.append(cards)
             watch.start(tasks)
             watch.stop()

@@ -18,10 +18,14 @@ SAME_BOOT_S = 1.0  # the boot time is one constant in the engine; a second allow
 class Boots:
     """Numbers a replica's reports (`epoch`, growing over restarts too) and counts the starts of the engine."""
 
-    def __init__(self, epoch: int = 0) -> None:
+    def __init__(self, epoch: int = 0, count: int = 0) -> None:
         self.epoch = epoch
-        self.count = 0
+        self.count = count
         self._last: Reading | None = None
+
+    def go_on(self) -> "Boots":
+        """For another watch over the same registration: numbers go on. Whoever it finds counts as started anew."""
+        return Boots(self.epoch, self.count)
 
     def take(self, reading: Reading) -> bool:
         """Count this reading; whether it comes from another boot than the one before."""

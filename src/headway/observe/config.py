@@ -20,6 +20,7 @@ class ObserveConfig(msgspec.Struct, frozen=True):
     frozen_s: float = 10.0  # a page with a heartbeat that has not changed for so long is no news
     probe_interval_s: float = 5.0
     probe_timeout_s: float = 3.0
+    warm_up_timeout_s: float = 25.0  # of each of two ways to ask: a first token that has graphs captured for it is slow
     cards_interval_s: float = 30.0
     devices_interval_s: float = 10.0  # the exporter itself collects every 30 s by default
 

@@ -9,6 +9,7 @@ from headway.core.plugin import Chance
 from headway.core.replica import ReplicaSpec
 from headway.engines import dcgm
 from headway.engines.base import Dialect
+from headway.observe.boots import Boots
 from headway.observe.config import DEFAULTS, ObserveConfig
 from headway.observe.devices import DeviceReader
 from headway.observe.models import Cards
@@ -68,16 +69,21 @@ class Observer:
         for replica_id, spec in wanted.items():
             current = self._watches.get(replica_id)
             if current is not None and current.takes(spec):
-                current.scraper.spec = spec
+                current.take(spec)
                 continue
             if current is not None:
                 self._end(replica_id)
-            self._watches[replica_id] = self._begin(spec, current.scraper.boots.epoch if current else 0)
+            self._watches[replica_id] = self._begin(spec, current.scraper.boots if current else None)
 
     def probe(self, replica_id: ReplicaId) -> None:
         """Probe a replica now (the brain's Probe command). Unknown ids are ignored: they were removed meanwhile."""
         if watch := self._watches.get(replica_id):
             watch.prober.ask()
+
+    def warm_up(self, replica_id: ReplicaId) -> None:
+        """Have a replica generate a token (the brain's WarmUp command), which counts as a probe."""
+        if watch := self._watches.get(replica_id):
+            watch.prober.ask_warm_up()
 
     def cards(self) -> dict[ReplicaId, Cards]:
         """The last known model cards of every replica that ever gave some, as the engine wrote them."""
@@ -110,10 +116,11 @@ class Observer:
             self._end(replica_id)
         await self._tasks.close()
 
-    def _begin(self, spec: ReplicaSpec, epoch: int) -> Watch:
+    def _begin(self, spec: ReplicaSpec, earlier: Boots | None) -> Watch:
         key = self._keys.get(spec.url, "")
         dialect = self._dialects.get(spec.engine) or self._dialects["openai"]
-        watch = Watch(spec, dialect, key, self._client, self._config, self._chance, self._post, self._devices, epoch)
+        boots = earlier.go_on() if earlier is not None else Boots()
+        watch = Watch(spec, dialect, key, self._client, self._config, self._chance, self._post, self._devices, boots)
         watch.models_changed = self._on_cards
         watch.start(self._tasks)
         return watch

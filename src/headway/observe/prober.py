@@ -2,7 +2,8 @@
 
 An engine is alive if it answers its health path with anything but a 5xx; 401 is an answer. A refused connection is
 told apart from silence: it means that the process is gone, and streams still open there are lost. A probe that could
-not be sent for lack of descriptors tells nothing, and is not posted.
+not be sent for lack of descriptors tells nothing, and is not posted. A warm-up is a probe that has the engine generate
+a token; a probe that succeeds while one is wanted tells less, and is not posted either.
 """
 
 import asyncio
@@ -12,8 +13,9 @@ from headway.core.events import ProbeFailed, ProbeSucceeded
 from headway.core.plugin import Chance
 from headway.core.replica import ReplicaSpec
 from headway.observe.config import ObserveConfig
+from headway.observe.warmup import warm_up
 from headway.runtime import clock
-from headway.runtime.http import Answer, Client, FailureKind
+from headway.runtime.http import Answer, Client, Failure, FailureKind
 
 BODY_CAP_BYTES = 64 * 1024
 REASON_CHARS = 200
@@ -33,8 +35,8 @@ class Prober:
         post: Callable[[ProbeSucceeded | ProbeFailed], None],
     ) -> None:
         self.health = "unknown"
-        self.probes = self.failures = 0
-        self._spec = spec
+        self.probes = self.failures = self.warm_ups = 0
+        self.spec = spec
         self._url = url
         self._headers = headers
         self._client = client
@@ -42,16 +44,25 @@ class Prober:
         self._chance = chance
         self._post = post
         self._asked = asyncio.Event()
+        self._cold = False
 
     def ask(self) -> None:
         """Probe as soon as the probe in flight, if any, has ended."""
+        self._asked.set()
+
+    def ask_warm_up(self) -> None:
+        """The same with a token to be generated."""
+        self._cold = True
         self._asked.set()
 
     async def run(self) -> None:
         """Probe for ever."""
         while True:
             self._asked.clear()
-            await self.probe()
+            if self._cold:
+                await self.warm_up()
+            else:
+                await self.probe()
             wait_s = self._config.probe_interval_s * (0.9 + 0.2 * self._chance.random())
             try:
                 async with asyncio.timeout(wait_s):
@@ -66,15 +77,32 @@ class Prober:
         )
         self.probes += 1
         if isinstance(answer, Answer) and answer.status < 500:
-            self.health = "ok"
-            self._post(ProbeSucceeded(clock.now(), self._spec.id))
-            return
-        self.failures += 1
-        if not isinstance(answer, Answer) and answer.kind is FailureKind.OURS:
-            return
-        if isinstance(answer, Answer):
+            if not self._cold:
+                self._well()
+        elif isinstance(answer, Answer):
             text = answer.body[:REASON_CHARS].decode("utf-8", "replace").strip()
-            self.health, refused = f"status {answer.status}: {text}" if text else f"status {answer.status}", False
+            self._unwell(f"status {answer.status}: {text}" if text else f"status {answer.status}")
         else:
-            self.health, refused = str(answer)[:REASON_CHARS], answer.kind is FailureKind.REFUSED
-        self._post(ProbeFailed(clock.now(), self._spec.id, self.health, refused))
+            self._unwell(answer)
+
+    async def warm_up(self) -> None:
+        """One warm-up, posted."""
+        self._cold = False
+        problem = await warm_up(self.spec, self._client, self._headers, self._config.warm_up_timeout_s)
+        self.warm_ups += 1
+        if problem:
+            self._unwell(problem)
+        else:
+            self._well()
+
+    def _well(self) -> None:
+        self.health = "ok"
+        self._post(ProbeSucceeded(clock.now(), self.spec.id))
+
+    def _unwell(self, problem: str | Failure) -> None:
+        self.failures += 1
+        if isinstance(problem, Failure) and problem.kind is FailureKind.OURS:
+            return
+        self.health = str(problem)[:REASON_CHARS]
+        refused = isinstance(problem, Failure) and problem.kind is FailureKind.REFUSED
+        self._post(ProbeFailed(clock.now(), self.spec.id, self.health, refused))

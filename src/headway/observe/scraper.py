@@ -31,8 +31,8 @@ UNREADABLE = "the dialect failed on a load report"
 class Scraper:
     """Scrapes one replica until cancelled. `spec` may be replaced while it runs.
 
-    `on_refused()` is called when nobody listens any more, `on_boot()` when the engine was started anew. `epoch` is that
-    of the last report of an earlier watch over the same registration.
+    `on_refused()` is called when nobody listens any more, `on_boot()` when the engine was started anew. `boots` goes on
+    where an earlier watch over the same registration ended.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Scraper:
         config: ObserveConfig,
         post: Callable[[SampleTaken], None],
         devices: Callable[[], Sequence[dcgm.Device]],
-        epoch: int = 0,
+        boots: Boots | None = None,
     ) -> None:
         self.spec = spec
         self.dialect = dialect
         self.pace = pace
-        self.boots = Boots(epoch)
+        self.boots = boots or Boots()
         self.alarms = Alarms(spec.id)
         self.on_refused: Callable[[], None] = lambda: None
         self.on_boot: Callable[[], None] = lambda: None
@@ -111,7 +111,7 @@ class Scraper:
             self.alarms.forget()
             self.on_boot()
         self.alarms.check(reading.missing)
-        sample = msgspec.structs.replace(reading.sample, interval_s=self.pace.interval_s)
+        sample = msgspec.structs.replace(reading.sample, interval_s=self.pace.interval_s, boot=self.boots.count)
         if memory := dcgm.memory(self._devices(), self.spec.labels):
             sample = msgspec.structs.replace(sample, device_free_bytes=memory[0], device_total_bytes=memory[1])
         self.reading, self.sampled_at, self.sampled_every_s = reading, taken_at, self.pace.interval_s

@@ -10,6 +10,7 @@ from headway.core.plugin import Chance
 from headway.core.replica import ReplicaSpec
 from headway.engines import dcgm
 from headway.engines.base import Dialect
+from headway.observe.boots import Boots
 from headway.observe.config import ObserveConfig
 from headway.observe.models import Cards, ModelCards
 from headway.observe.pace import Pace
@@ -38,12 +39,12 @@ class Watch:
         chance: Chance,
         post: Callable[[SampleTaken | ProbeSucceeded | ProbeFailed], None],
         devices: Callable[[], Sequence[dcgm.Device]],
-        epoch: int,
+        boots: Boots,
     ) -> None:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         base = spec.url.rstrip("/")
         poller = Poller(client, base, dialect.polls, headers, config)
-        self.scraper = Scraper(spec, dialect, poller, Pace(config, chance), config, self._pass_on, devices, epoch)
+        self.scraper = Scraper(spec, dialect, poller, Pace(config, chance), config, self._pass_on, devices, boots)
         self.prober = Prober(spec, base + dialect.health_path, headers, client, config, chance, self._pass_on)
         self.models = ModelCards(base, headers, client, config, self._new_cards)
         self.models_changed: Callable[[ReplicaId, Cards], None] = lambda _id, _cards: None
@@ -77,6 +78,10 @@ class Watch:
         """Whether new facts about the replica can be taken over without starting anew."""
         own = self.scraper.spec
         return (own.url, own.engine, own.metrics) == (spec.url, spec.engine, spec.metrics)
+
+    def take(self, spec: ReplicaSpec) -> None:
+        """Take over new facts about the replica."""
+        self.scraper.spec = self.prober.spec = spec
 
     def is_stale(self, now: float) -> bool:
         """Whether a report that should be there is missing, or old even for an engine that is asked as rarely."""
