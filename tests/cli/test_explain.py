@@ -53,7 +53,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_shows_every_attempt(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("explain", "r1", "--admin", admin) == 0
     shown = capsys.readouterr().out
-    for part in ("attempt 1", "attempt 2", "ttft", "5,000", "excluded: 2 breaker", "ok 200", "still in flight"):
+    for part in ("attempt 1", "attempt 2", "ttft", "output class", "5,000", "excluded: 2 breaker", "ok 200", "still in flight"):
         assert part in shown
 
 

@@ -83,6 +83,7 @@ def _outcome(forecast: dict[str, Any], settled: dict[str, Any] | None) -> Table:
     table.add_row("prompt tokens", _number(forecast["prompt_tokens"]), _number(outcome.get("prompt_tokens")))
     table.add_row("cached tokens", _number(forecast["cached_tokens"]), _number(outcome.get("cached_tokens")))
     table.add_row("output tokens", _number(forecast["output_tokens"]), _number(outcome.get("output_tokens")))
+    table.add_row("output class", forecast.get("output_class") or "-", "")
     table.add_row("TTFT (s)", _number(forecast["ttft_s"]), _number(settled["ttft_s"] if settled else None))
     table.add_row("outcome", "", f"{outcome['kind']} {outcome['status']}" if settled else "still in flight")
     return table
