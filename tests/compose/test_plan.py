@@ -4,11 +4,13 @@ import msgspec
 import pytest
 import trustme
 
+from headway.compose.keyfile import change, make
 from headway.compose.load import validate
 from headway.compose.plan import Plan, make_plan
 from headway.compose.registry import find
 from headway.compose.settings import Settings
 from headway.compose.source import SettingsError, parse
+from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import GatewayConfig
 
 SECRETS = ("key-of-a", "key-of-all", "token-of-admin")
@@ -88,7 +90,8 @@ def test_the_admin_port_may_be_open_with_a_token_or_be_off() -> None:
 def test_every_section_reaches_the_data_plane() -> None:
     gateway = plan(
         "limits: {max_body_bytes: 5}\ntimeouts: {idle_s: 7}\ncors: {origins: ['*']}\n"
-        "requests: {paths: [/x], session_headers: [X-S], deadline_header: X-D, inject_usage: never}\n"
+        "requests: {paths: [/x], session_headers: [X-S], deadline_header: X-D, inject_usage: never,"
+        " priority_header: X-P, policy_header: X-Q, precision_header: X-R}\n"
         "upstream: {preserve_host: true, trust_forwarded: true, forward_authorization: true}\n"
         "listen: {host: '::1', port: 0, backlog: 9}\n"
     ).gateway
@@ -96,6 +99,7 @@ def test_every_section_reaches_the_data_plane() -> None:
     assert gateway.timeouts.idle_s == 7.0
     assert gateway.cors.origins == ("*",)
     assert (gateway.paths, gateway.session_headers, gateway.deadline_header) == (("/x",), ("x-s",), "x-d")
+    assert (gateway.priority_header, gateway.policy_header, gateway.precision_header) == ("x-p", "x-q", "x-r")
     assert (gateway.inject_usage, gateway.preserve_host, gateway.trust_forwarded) == ("never", True, True)
     assert gateway.auth.forward_client
     assert (gateway.host, gateway.port, gateway.backlog) == ("::1", 0, 9)
@@ -118,3 +122,58 @@ def test_tls_contexts_are_made(tmp_path: Path) -> None:
 def test_a_policy_takes_its_own_options() -> None:
     recipe = plan("policy: {name: headroom, options: {tolerance: 0.2}}\n").recipe
     assert msgspec.to_builtins(recipe.policy_config)["tolerance"] == 0.2
+
+
+TENANTS = """\
+keys_file: {file}
+tenants:
+  ann:
+    tier: critical
+    weight: 2
+    models: [m]
+    policies: [p2c]
+  bob: {{}}
+"""
+
+
+def test_tenants_and_keys_are_made_values_of(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    key, _ = make("ann")
+    change(file, lambda _: [key])
+    made = plan(TENANTS.format(file=file))
+    ann, bob = made.tenants
+    assert (ann.tier, ann.max_tier, ann.weight) == (Tier.CRITICAL, Tier.CRITICAL, 2.0)
+    assert (ann.models, ann.policies) == (("m",), ("p2c",))
+    assert bob == Tenant("bob")
+    assert made.client_keys == (key,)
+    assert plan("seed: 1\n").client_keys == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tenants: {ann: {}}\n", "tenants: needs keys_file"),
+        ("keys_file: /absent\n", "line 1: keys_file: /absent does not exist: `headway keys add"),
+        ("keys_file: /\nupstream:\n  forward_authorization: true\n", "would show engines the keys"),
+        (
+            "keys_file: {file}\ntenants:\n  ann:\n    policies: [p3c]\n",
+            "line 4: tenants.ann.policies: no policy is named",
+        ),
+        ("keys_file: {file}\ntenants:\n  ann: {tier: high, max_tier: low}\n", "max_tier low is below its own tier"),
+        ("keys_file: {file}\ntenants:\n  ann: {tier: urgent}\n", "line 3: tenants.ann.tier"),
+        ("keys_file: {file}\ntenants:\n  ann: {wait: 1}\n", 'did you mean "weight"?'),
+        ("keys_file: {file}\ntenants:\n  a b: {}\n", "line 3: tenants.a b"),
+        ("keys_file: {file}\ntenants:\n  ann: {weight: 0}\n", "line 3: tenants.ann.weight"),
+        ("keys_file: {file}\ntenants:\n  ann: {kv_share: 1.5}\n", "line 3: tenants.ann.kv_share"),
+    ],
+)
+def test_what_is_wrong_with_tenants_has_its_line(tmp_path: Path, text: str, words: str) -> None:
+    change(tmp_path / "keys.json", lambda keys: keys)
+    assert words in problem_of_any(text.replace("{file}", str(tmp_path / "keys.json")))
+
+
+def problem_of_any(text: str) -> str:
+    """What is wrong, whether validation or wiring finds it."""
+    with pytest.raises(SettingsError) as error:
+        plan(text)
+    return str(error.value.located(parse(text, "f.yaml", {})))

@@ -83,6 +83,23 @@ def test_outcomes_are_told_apart() -> None:
     assert got[at("headway_attempts_total", replica="a", outcome="ok")] == 1
 
 
+def test_tenants_of_the_settings_have_a_label_and_others_share_one() -> None:
+    telemetry = Telemetry()
+    telemetry.tenants = frozenset({"ann"})
+    for tenant, account in (("ann", "ok"), ("ann", "ok"), ("ann", "shed"), ("new", "ok"), ("newer", "ok"), ("", "ok")):
+        telemetry.access(access(tenant=tenant, account=account))
+    got = {key: value for key, value in series(telemetry).items() if key[0].startswith("headway_tenant")}
+    assert got == {
+        at("headway_tenant_requests_total", tenant="ann", account="ok"): 2,
+        at("headway_tenant_requests_total", tenant="ann", account="shed"): 1,
+        at("headway_tenant_requests_total", tenant="other", account="ok"): 2,
+        at("headway_tenant_tokens_total", tenant="ann", kind="prompt"): 300,
+        at("headway_tenant_tokens_total", tenant="ann", kind="output"): 30,
+        at("headway_tenant_tokens_total", tenant="other", kind="prompt"): 200,
+        at("headway_tenant_tokens_total", tenant="other", kind="output"): 20,
+    }
+
+
 def test_series_stay_bounded_whatever_clients_and_engines_do() -> None:
     """B10, cases 127 and 128: even if the folding of names upstream of us failed."""
     telemetry = Telemetry()

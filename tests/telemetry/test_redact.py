@@ -18,6 +18,7 @@ SECRET = "zq9-planted-4711"
         f"GET http://user:{SECRET}@host:8000/v1",
         f"Authorization: Basic {SECRET}",
         f"key sk-{SECRET} is wrong",
+        f"key hw-{SECRET} is wrong",
         f"cookie: {SECRET}",
     ],
 )

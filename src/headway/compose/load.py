@@ -4,7 +4,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -116,7 +116,7 @@ def _fields_at(path: Path) -> set[str]:
 def _unwrap(annotation: Any) -> Any:
     """The model inside Optional, Annotated."""
     arguments = [argument for argument in get_args(annotation) if argument is not type(None)]
-    if isinstance(annotation, type) and not arguments:
+    if get_origin(annotation) is dict or (isinstance(annotation, type) and not arguments):
         return annotation
     for argument in arguments[:1] if hasattr(annotation, "__metadata__") else arguments:
         if isinstance(argument, type) and issubclass(argument, BaseModel):

@@ -110,6 +110,8 @@ class Exchange:
         elif not parsed.model:
             self.refuse(400, "missing_model", "you must provide a model parameter", param="model")
             return
+        else:
+            self.parsed = parsed = unknown(parsed)
         ticket.asked_at = at = now()
         plane.driver.exchanges[ticket.request_id] = self
         plane.driver.post(RequestArrived(at, request_info(parsed, notes, ticket.request_id, len(self.body), at)))

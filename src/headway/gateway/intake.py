@@ -1,13 +1,22 @@
 """From a client's bytes to what the brain is told, and from the brain's choice to the bytes an engine gets."""
 
+import msgspec
+
 from headway.core.commands import Dispatch
 from headway.core.ids import RequestId
 from headway.core.request import RequestInfo
 from headway.gateway.identity import session_of
 from headway.gateway.notes import Notes
+from headway.telemetry.redact import without_secrets
 from headway.wire import openai, rewrites
 from headway.wire.body import Body, BodyError
 from headway.wire.splice import Edit, Octets, Piece, pieces
+
+
+def unknown(parsed: Body) -> Body:
+    """The same, asking for a model that nobody serves: the name goes into our refusal and into journals, and some put
+    their key there."""
+    return msgspec.structs.replace(parsed, model=without_secrets(parsed.model))
 
 
 def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: float) -> RequestInfo:

@@ -6,6 +6,7 @@ from headway.gateway.headers import CorsLines, client_id
 from headway.gateway.identity import ANYBODY, TIERS, Identity, session_of
 from headway.gateway.routes import UNMATCHED, Kind, Route
 from headway.gateway.target import Target
+from headway.telemetry.redact import without_secrets
 
 MAX_SESSION_KEY_CHARS = 256
 MAX_DEADLINE_S = 86_400.0
@@ -43,8 +44,8 @@ class Notes:
         self.tenant = identity.tenant
         self.models = identity.models
         self.tier = TIERS.get(_said(head, config.priority_header).lower(), identity.tier)
-        self.policy = _said(head, config.policy_header).decode("latin-1")
-        self.precision_floor = _said(head, config.precision_header).lower().decode("latin-1")
+        self.policy = _name(head, config.policy_header)
+        self.precision_floor = _name(head, config.precision_header).lower()
         self.wrong = self.stranger or _wrong(head, route)
         served = self.wrong is None and route is not None and route.kind is Kind.INFERENCE and head.method != "OPTIONS"
         if served and max(len(self.policy), len(self.precision_floor)) > MAX_NAME_CHARS:
@@ -92,6 +93,12 @@ def _session(head: RequestHead, config: GatewayConfig) -> str:
 def _said(head: RequestHead, name: str) -> bytes:
     """What a header of ours says, empty if it is not there."""
     return head.fields.get(name.lower().encode(), b"")
+
+
+def _name(head: RequestHead, header: str) -> str:
+    """The same, as a name that goes to the brain, and so into journals: a credential in the wrong place does not."""
+    value = _said(head, header)
+    return without_secrets(value.decode("latin-1")) if value else ""
 
 
 def _patience(head: RequestHead, config: GatewayConfig) -> float:

@@ -22,7 +22,7 @@ SHAPES = re.compile(
     r"""(?:(?:bearer|basic)\s+)?[^\s"',;}]+"""
     r"""|(?P<head>\bbearer\s+)[^\s"',;]+"""
     r"""|(?P<user>\b[a-z][a-z0-9+.-]*://)[^\s/@]+@"""
-    r"""|\b(?:sk|hf|ghp|xox[abp])[-_][A-Za-z0-9_-]{8,}""",
+    r"""|\b(?:sk|hf|hw|ghp|xox[abp])[-_][A-Za-z0-9_-]{8,}""",
     re.IGNORECASE,
 )
 """What credentials look like in running text: headers, assignments, user info in URLs, well-known prefixes."""
@@ -50,7 +50,7 @@ class Redactor:
         """The text without anything that is, or looks like, a credential."""
         if self._values is not None:
             text = self._values.sub(MASK, text)
-        return SHAPES.sub(_mask, text)
+        return without_secrets(text)
 
     def event(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """A copy of a structured event, masked by field name and, inside every text, by shape and value."""
@@ -66,6 +66,11 @@ class Redactor:
         if value is None or isinstance(value, bool | int | float):
             return value
         return self.scrub(str(value))
+
+
+def without_secrets(text: str) -> str:
+    """The text without anything that looks like a credential."""
+    return SHAPES.sub(_mask, text)
 
 
 def _mask(match: re.Match[str]) -> str:
