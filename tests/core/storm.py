@@ -24,21 +24,31 @@ from headway.core.events import (
     RequestArrived,
     RequestCancelled,
     SampleTaken,
+    TenantsChanged,
     TimerFired,
 )
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import RequestInfo
+from headway.core.tenant import Tenant
 from tests.core.house import FewestInFlight
 
 CONFIG = BrainConfig(
-    admission=AdmissionConfig(max_queued=6, queue_timeout_s=2.0, bypass_max=3, scan=4),
+    admission=AdmissionConfig(
+        max_queued=6, queue_timeout_s=2.0, bypass_max=3, scan=4, rise_s=0.5, max_queued_bytes=3000, reserved=0.3
+    ),
     health=HealthConfig(open_s=0.5, open_max_s=2.0, slow_start_s=1.0),
     scheduler=SchedulerConfig(max_in_flight=6),
 )
 MODELS = {"alpha": ("x", "y"), "beta": ("y",), "gamma": ("x",), "delta": ("x", "y")}
 CAPACITY = 6000
+TENANTS = (
+    Tenant("many", weight=3.0),
+    Tenant("few", max_concurrent=3, max_tier=0),
+    Tenant("slow", requests_per_s=5.0, tokens_per_s=900.0, burst_s=1.0, deadline_s=1.0),
+    Tenant("small", kv_share=0.05),
+)
 BAD_ENDS = (
     OutcomeKind.BACKPRESSURE,
     OutcomeKind.SERVER_ERROR,
@@ -96,6 +106,7 @@ class Storm:
 
     def run(self, steps: int) -> "Storm":
         """So many steps of trouble, then quiet until everything ended."""
+        self.post(TenantsChanged(0.0, TENANTS))
         self.post(ReplicasChanged(0.0, tuple(self._spec(name) for name in MODELS)))
         self.present.update({ReplicaId(name): True for name in MODELS})
         for _ in range(steps):
@@ -173,6 +184,9 @@ class Storm:
     def _hold(self, command: Hold) -> None:
         assert command.request_id not in self.ends
         self.held.append(command.request_id)
+        held = {one.request_id: one for one in self.brain.snapshot(self.now).held}
+        assert self.brain._admission.queued_bytes <= CONFIG.admission.max_queued_bytes
+        assert command.request_id in held or len(held) < len(self.held), "who waits is shown"
         assert 1 <= command.position <= CONFIG.admission.max_queued
 
     def _reject(self, command: Reject) -> None:
@@ -223,6 +237,9 @@ class Storm:
                     stream=self.rng.random() < 0.7,
                     generates=self.rng.random() < 0.9,
                     fingerprint=self.rng.randrange(20),
+                    tenant=self.rng.choice(("many", "few", "slow", "small", "unknown")),
+                    tier=self.rng.choice((-1, 0, 0, 1, 2)),
+                    body_bytes=self.rng.randrange(1000),
                 ),
             )
         )
@@ -277,6 +294,10 @@ class Storm:
                 self.draining.discard(name)
             self.post(ReplicasChanged(self.now, (self._spec(name),)))
 
+    def _limits(self) -> None:
+        """Some tenants go, or come back."""
+        self.post(TenantsChanged(self.now, tuple(t for t in TENANTS if self.rng.random() < 0.8)))
+
     def _double(self) -> None:
         """Late news about what is over."""
         self.post(AttemptFinished(self.now, AttemptId("nobody-0"), Outcome(OutcomeKind.OK)))
@@ -289,7 +310,7 @@ class Storm:
             ReplicaId(name), f"http://{name}", model=MODELS[name][0], serves=serves, metrics=name != "beta"
         )
 
-    _TROUBLES = [_arrive] * 12 + [_progress] * 4 + [_report] * 2 + [_cancel, _break, _drain, _change, _double]
+    _TROUBLES = [_arrive] * 12 + [_progress] * 4 + [_report] * 2 + [_cancel, _break, _drain, _change, _double, _limits]
 
     def lines(self) -> list[bytes]:
         """Every event and its commands as JSON."""

@@ -697,7 +697,10 @@ def test_a_storm_keeps_every_promise(seed: int, binds_late: bool) -> None:
     assert sorted(asked) == sorted(storm.ends)
     brain: Brain = storm.brain
     assert brain.queue_positions() == {}
+    assert {usage.alive for usage in brain._admission.tenancy.usages.values()} <= {0}
+    assert brain._admission.queued_bytes == 0
     after = brain.snapshot(storm.now)
+    assert all((tenant.alive, tenant.promised_tokens) == (0, 0.0) for tenant in after.tenants)
     assert (after.in_flight, after.queued) == (0, 0)
     for view in after.views:
         assert (view.in_flight, view.reserved_tokens, view.prefill_backlog_tokens) == (0, 0.0, 0.0)

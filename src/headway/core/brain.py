@@ -13,7 +13,7 @@ from typing import Any
 from headway.core.admission import Admission, expired
 from headway.core.commands import Abort, Command, Dispatch, Probe, Record, Reject, Relay, Settled
 from headway.core.constants import BrainConfig
-from headway.core.entries import Choice, Entry, Job, Tries
+from headway.core.entries import PLAIN, Choice, Entry, Job, Tries
 from headway.core.events import (
     AttemptFinished,
     DrainAsked,
@@ -34,6 +34,7 @@ from headway.core.holding import Holding
 from headway.core.ids import ReplicaId, RequestId, attempt_id
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.plugin import Chance, Policy, Tracker
+from headway.core.relief import Relief
 from headway.core.request import RequestInfo
 from headway.core.retry import FINAL, RELAYED, Retries, Rule, answer
 from headway.core.scheduler import Scheduler, forecast
@@ -67,6 +68,7 @@ class Brain:
         self._retries = Retries(config.retry)
         self._jobs: dict[RequestId, Job] = {}
         self._holding = Holding(self._scheduler, self._admission, self._jobs, self._dispatch, self._end)
+        self._relief = Relief(self._fleet.replicas, self._scheduler, self._admission, self._holding, config, chance)
         self._ignored = 0
         self._on: dict[type, Callable[[Any, list[Command]], None]] = {
             RequestArrived: self._arrived,
@@ -104,6 +106,7 @@ class Brain:
             panic,
             views,
             errors,
+            pools=self._relief.states(at),
             held=self._holding.held(at, SHOWN),
             tenants=admission.tenancy.states(),
         )
@@ -138,6 +141,9 @@ class Brain:
         tenancy = self._admission.tenancy
         if tenancy.usages:
             request = tenancy.completed(request, at)
+        request, terms = self._relief.arrived(request, at)
+        if terms is not PLAIN:
+            pool = self._scheduler.pools[request.model]
         if request.precision_floor or not pool.variants.uniform:
             request = with_floor(request)
             imprecise = pool.variants.refuses(request)
@@ -152,6 +158,7 @@ class Brain:
             self._too_late(request, at)
             or self._admission.infeasible(request, at_least, pool.longest)
             or tenancy.refuses(request, at)
+            or self._relief.refuses(request, at)
         )
         if refusal is not None:
             out.append(refusal)
@@ -164,8 +171,9 @@ class Brain:
                 out.append(refusal)
                 return
             tenancy.entered(request, expected.demand)
-        job = Job(request, expected.demand, matches, expected.part, at_least, at, Tries())
+        job = Job(request, expected.demand, matches, expected.part, at_least, at, Tries(), terms=terms)
         self._holding.admit(job, pool, at, out)
+        self._relief.watch(at, out)
 
     def _end(self, job: Job) -> None:
         """A request has ended, however."""
@@ -221,9 +229,10 @@ class Brain:
             self._admission.pace.sent(choice.view, entry.uncached, at)
         self._admission.tenancy.sent(demand)
         replica.health.dispatched(attempt)
-        disclosed = self._scheduler.sent(request.model, spec, at)
-        model = spec.serves.get(request.model, request.model)
-        out.append(Dispatch(request.id, attempt, spec.id, model, disclosed=disclosed))
+        self._relief.served(request, at)
+        terms, told = job.terms, self._scheduler.sent(request.model, spec, at)
+        model, told = spec.serves.get(request.model, request.model), terms.disclosed + told
+        out.append(Dispatch(request.id, attempt, spec.id, model, terms.max_tokens, terms.logprobs, told))
         waited = at - job.arrived_at if number == 0 else 0.0
         out.append(Record(self._scheduler.decision(choice, demand, expected, at, number, waited)))
 
@@ -235,7 +244,8 @@ class Brain:
             return
         replica = self._fleet.first_token(entry, event.at)
         if replica is not None:
-            replica.health.answered(event.attempt_id, event.at, out)
+            if replica.health.answered(event.attempt_id, event.at, out):
+                self._relief.moved(replica, event.at, out)
             assert replica.view is not None  # something was sent there
             self._admission.lagged(entry, replica.view, event.at)
 
@@ -288,6 +298,8 @@ class Brain:
 
     def _judge(self, replica: Replica, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> None:
         moved = replica.health.finished(entry.attempt_id, entry.dispatched_at, outcome, at, out)
+        if moved:
+            self._relief.moved(replica, at, out)
         if moved and outcome.kind is OutcomeKind.CONNECT_FAILED:
             self._fleet.prefix.forget(replica.spec.id)  # whatever comes back there starts with a cold cache
             if replica.account.in_flight:
@@ -352,6 +364,7 @@ class Brain:
             self._fleet.upsert(spec, at, ramps, out)
         self._scheduler.regroup(at)
         self._scheduler.refresh(at, out)
+        self._relief.regrouped(at, out)
         self._holding.dissolve(out)
         self._holding.release(list(self._scheduler.pools.values()), at, out)
 
@@ -371,6 +384,7 @@ class Brain:
             self._fleet.prefix.forget(replica.spec.id)
             if replica.health.cooled(event.at, replica.gauges.cold == "woke", out):
                 self._fleet.touch(replica)
+                self._relief.moved(replica, event.at, out)
         if self._admission.queues:
             self._holding.release(self._scheduler.pools_of(replica.spec.id), event.at, out, replica.spec.id)
 
@@ -419,6 +433,8 @@ class Brain:
             replica = self._known(ReplicaId(name))
             if replica is not None and replica.health.timer(event.at, out):
                 self._moved(replica, event.at, out)
+        elif kind == "degrade":
+            self._relief.timer(event.at, out)
         elif kind != "queue" or not self._holding.timer(name, event.at, out):
             self._ignored += 1
 
@@ -431,4 +447,5 @@ class Brain:
     def _moved(self, replica: Replica, at: float, out: list[Command]) -> None:
         """A replica became (un)usable."""
         self._fleet.touch(replica)
+        self._relief.moved(replica, at, out)
         self._holding.release(self._scheduler.pools_of(replica.spec.id), at, out)

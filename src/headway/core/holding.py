@@ -167,7 +167,7 @@ class Holding:
         queue = admission.queue(request)
         while queue.full or admission.queued_bytes + request.body_bytes > admission.config.max_queued_bytes:
             victim = queue.turns.dispensable(request.tier, request.tenant)
-            if victim is None:
+            if victim is None or request.body_bytes > admission.config.max_queued_bytes:
                 self._refuse(job, _queue_full(queue, request.id, at), out)
                 return
             queue.remove(victim.job.request.id)
@@ -252,7 +252,7 @@ class Holding:
 
     def held(self, at: float, most: int) -> tuple[HeldState, ...]:
         """The first of those who wait, queue by queue."""
-        found = []
+        found: list[HeldState] = []
         for queue in self._admission.queues.values():
             for position, item in enumerate(islice(queue, most - len(found)), start=1):
                 request, waited = item.job.request, at - item.job.arrived_at

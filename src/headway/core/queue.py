@@ -114,6 +114,10 @@ class HoldQueue:
         """How long it will wait at the recent pace, 0 while none is known."""
         return self.position(item) * self.pace_s
 
+    def wait_of(self, tier: int) -> float:
+        """How long one of this tier that comes now will wait at the recent pace."""
+        return self.turns.from_tier(tier) * self.pace_s
+
     @property
     def drain_s(self) -> float:
         """How long the last of them will wait at the recent pace."""

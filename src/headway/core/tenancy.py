@@ -14,6 +14,7 @@ from headway.core.commands import Reject
 from headway.core.ids import RequestId
 from headway.core.request import Demand, RequestInfo
 from headway.core.tenant import Tenant
+from headway.core.view import TenantState
 
 
 class Bucket:
@@ -72,14 +73,16 @@ class Tenancy:
 
     def __init__(self) -> None:
         self.usages: dict[str, Usage] = {}
+        self._gone: dict[str, Usage] = {}
 
     def configure(self, tenants: Iterable[Tenant], at: float) -> None:
         """These are all tenants now. The accounts of those that stay go on."""
-        before, self.usages = self.usages, {}
+        before, self.usages = {**self._gone, **self.usages}, {}
         for tenant in tenants:
-            usage = before.get(tenant.name) or Usage(tenant, at)
+            usage = before.pop(tenant.name, None) or Usage(tenant, at)
             usage.limit(tenant)
             self.usages[tenant.name] = usage
+        self._gone = {name: usage for name, usage in before.items() if usage.alive}
 
     def weight(self, tenant: str) -> float:
         """Its share in turns."""
@@ -138,9 +141,11 @@ class Tenancy:
 
     def left(self, request: RequestInfo) -> None:
         """It has ended, however. Once for each `entered`."""
-        usage = self.usages.get(request.tenant)
+        usage = self.usages.get(request.tenant) or self._gone.get(request.tenant)
         if usage is not None and usage.alive:
             usage.alive -= 1
+            if not usage.alive:
+                self._gone.pop(request.tenant, None)
 
     def sent(self, demand: Demand) -> None:
         """An attempt of it was dispatched: these KV tokens are promised to it."""
@@ -152,7 +157,7 @@ class Tenancy:
     def settled(self, demand: Demand, tokens: int) -> None:
         """That attempt ended after so many tokens of output."""
         request = demand.request
-        usage = self.usages.get(request.tenant)
+        usage = self.usages.get(request.tenant) or self._gone.get(request.tenant)
         if usage is None:
             return
         left = usage.promised.get(request.model, 0.0) - held_tokens(demand)
@@ -166,6 +171,10 @@ class Tenancy:
         """Whether its share of the memory is bounded."""
         usage = self.usages.get(tenant)
         return usage is not None and usage.tenant.kv_share < 1.0
+
+    def states(self) -> tuple[TenantState, ...]:
+        """What each of them has now."""
+        return tuple(TenantState(name, u.alive, sum(u.promised.values())) for name, u in sorted(self.usages.items()))
 
     def over_share(self, demand: Demand, capacity: float) -> bool:
         """Whether its tenant (a configured one) has so much of a pool of `capacity` tokens (0: unknown) already that

@@ -113,9 +113,30 @@ class PoolState(msgspec.Struct, frozen=True, gc=False):
     expected_wait_s: float
 
 
+class HeldState(msgspec.Struct, frozen=True, gc=False):
+    """One request that waits: its `position` in its queue (from 1), how long it has waited, and how long it may still
+    (0 while unknown)."""
+
+    request_id: RequestId
+    model: str
+    tenant: str
+    tier: int
+    position: int
+    waited_s: float
+    expected_wait_s: float
+
+
+class TenantState(msgspec.Struct, frozen=True, gc=False):
+    """What one tenant has: requests alive and KV tokens promised to them."""
+
+    name: str
+    alive: int
+    promised_tokens: float
+
+
 class FleetSnapshot(msgspec.Struct, frozen=True):
     """Every view at one moment, for the admin API and reports. `kv_errors`: of replicas that report their pool's
-    use."""
+    use; `held`: the first of those who wait."""
 
     as_of: float
     policy: str
@@ -125,6 +146,8 @@ class FleetSnapshot(msgspec.Struct, frozen=True):
     views: tuple[ReplicaView, ...]
     kv_errors: tuple[KvError, ...] = ()
     pools: tuple[PoolState, ...] = ()
+    held: tuple[HeldState, ...] = ()
+    tenants: tuple[TenantState, ...] = ()
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):

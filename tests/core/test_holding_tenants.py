@@ -1,0 +1,188 @@
+"""Who waits and who goes when requests differ in importance, and tenants want the same room."""
+
+from collections import Counter
+
+import pytest
+
+from headway.core.commands import Command, Dispatch, Hold, Reject
+from headway.core.constants import AdmissionConfig, BrainConfig
+from headway.core.events import RequestCancelled, TenantsChanged, TimerFired
+from headway.core.ids import RequestId
+from headway.core.tenant import Tenant, Tier
+from tests.core.house import FewestInFlight, House, only, sent_to
+from tests.core.test_holding import ask, released
+
+
+def ready(*names: str, binds_late: bool = True, tenants: tuple[Tenant, ...] = (), **settings: object) -> House:
+    """Replicas of 1,000 tokens each, no pace."""
+    config = BrainConfig(admission=AdmissionConfig(pace=False, **settings))  # type: ignore[arg-type]
+    house = House(FewestInFlight(binds_late), config)
+    house.add(*names, kv_capacity_tokens=1000)
+    house.tell(TenantsChanged(0.0, tenants))
+    return house
+
+
+def refused(commands: list[Command]) -> dict[str, tuple[int, str]]:
+    return {r.request_id: (r.status, r.code) for r in only(commands, Reject)}
+
+
+def test_what_is_more_important_goes_first() -> None:
+    house = ready("a")
+    ask(house, "r", 900)
+    for name, tier in (("low", Tier.LOW), ("plain", 0), ("high", Tier.HIGH), ("critical", Tier.CRITICAL)):
+        ask(house, name, 900, tier=tier)
+    order = []
+    for _ in range(4):
+        order += released(house.end(f"{order[-1] if order else 'r'}-0"))
+    assert order == ["critical", "high", "plain", "low"]
+
+
+def test_what_waits_long_rises_but_never_to_the_top() -> None:
+    house = ready("a", rise_s=10.0, queue_timeout_s=500.0)
+    ask(house, "r", 900)
+    ask(house, "low", 900, tier=Tier.LOW)
+    house.wait(9.0)
+    ask(house, "first", 900)
+    house.wait(9.0)
+    assert released(house.end("r-0")) == ["low"], "it counts as ordinary now and came before"
+    ask(house, "again", 900, tier=Tier.LOW)
+    for _ in range(30):
+        house.wait(5.0)
+        house.tell(TimerFired(house.now, "queue:m"))
+        house.ask(f"c{house.now}", prompt_tokens=900, generates=False, tier=Tier.CRITICAL, deadline=house.now + 5.0)
+    positions = house.brain.queue_positions()
+    assert positions[RequestId("again")] == len(positions)
+
+
+def test_nobody_rises_while_all_are_alike() -> None:
+    house = ready("a", rise_s=1.0, queue_timeout_s=500.0)
+    ask(house, "r", 900)
+    ask(house, "old", 900)
+    house.wait(50.0)
+    ask(house, "new", 900)
+    assert released(house.end("r-0")) == ["new"], "late ones stay behind: age alone is no merit"
+
+
+def test_a_flood_does_not_delay_the_other_tenant() -> None:
+    house = ready("a")
+    ask(house, "r", 900, tenant="x")
+    for n in range(20):
+        ask(house, f"flood{n}", 900, tenant="flood")
+    ask(house, "one", 900, tenant="quiet")
+    went, current = [], "r"
+    for _ in range(4):
+        (current,) = released(house.end(f"{current}-0"))
+        went.append(current)
+    assert "one" in went[:2]
+
+
+@pytest.mark.parametrize(("weight", "share"), [(1.0, 0.5), (3.0, 0.75)])
+def test_backlogged_tenants_get_their_shares(weight: float, share: float) -> None:
+    house = ready("a", tenants=(Tenant("x", weight=weight), Tenant("y")))
+    ask(house, "r", 900, tenant="x")
+    served: Counter[str] = Counter()
+    tenant_of = {}
+    current = "r"
+    for n in range(400):
+        for name, count in (("x", 5), ("y", 1)) if n % 2 else (("x", 5),):
+            for k in range(count):
+                tenant_of[f"{name}{n}.{k}"] = name
+                ask(house, f"{name}{n}.{k}", 900, tenant=name)
+        house.wait(0.01)
+        (current,) = released(house.end(f"{current}-0"))
+        served[tenant_of[current]] += 1
+    assert served["x"] / 400 == pytest.approx(share, abs=0.03)
+
+
+def test_a_full_queue_gives_way_to_what_matters_more_and_to_who_crowds_less() -> None:
+    house = ready("a", max_queued=2)
+    ask(house, "r", 900)
+    ask(house, "l1", 900, tier=Tier.LOW)
+    ask(house, "l2", 900, tier=Tier.LOW)
+    assert refused(ask(house, "l3", 900, tier=Tier.LOW)) == {"l3": (503, "queue_full")}
+    commands = ask(house, "c", 900, tier=Tier.CRITICAL)
+    assert refused(commands) == {"l2": (503, "queue_full")}
+    assert only(commands, Hold)[0].request_id == "c"
+    assert refused(ask(house, "p", 900)) == {"l1": (503, "queue_full")}
+    assert refused(ask(house, "q", 900)) == {"q": (503, "queue_full")}
+    assert refused(ask(house, "t", 900, tenant="t")) == {"t": (503, "queue_full")}, "one against one"
+
+
+def test_bodies_that_wait_are_bounded_in_bytes() -> None:
+    house = ready("a", max_queued_bytes=100)
+    ask(house, "r", 900)
+    ask(house, "s", 900, body_bytes=60, tier=Tier.LOW)
+    assert refused(ask(house, "t", 900, body_bytes=41, tier=Tier.LOW)) == {"t": (503, "queue_full")}
+    assert refused(ask(house, "u", 900, body_bytes=90)) == {"s": (503, "queue_full")}
+    assert refused(ask(house, "v", 900, body_bytes=101, tier=Tier.HIGH)) == {"v": (503, "queue_full")}, "it never fits"
+
+
+def test_a_deadline_that_the_queue_cannot_keep_is_refused_at_once() -> None:
+    house = ready("a")
+    current = "r"
+    ask(house, current, 900)
+    for n in range(40):
+        ask(house, f"w{n}", 900)
+    for _ in range(20):
+        (current,) = released(house.wait(1.0).end(f"{current}-0"))
+    commands = ask(house, "hurried", 900, deadline=house.now + 0.5)
+    assert refused(commands) == {"hurried": (429, "deadline")}
+    assert only(commands, Reject)[0].retry_after_s >= 15.0
+    held = only(ask(house, "patient", 900, deadline=house.now + 100.0), Hold)[0]
+    assert (
+        house.brain.prospect(RequestId("patient")) == (held.position, held.wait_s) == (1, pytest.approx(0.9, abs=0.1))
+    )
+    assert house.brain.prospect(RequestId("w39")) == (21, pytest.approx(21 * held.wait_s))
+    assert house.brain.prospect(RequestId("hurried")) is None
+    assert house.brain.prospect(RequestId(current)) is None
+
+
+def test_the_share_of_memory_holds_a_tenant_back_though_there_is_room() -> None:
+    house = ready("a", "b", tenants=(Tenant("t", kv_share=0.25),))
+    assert sent_to(ask(house, "r", 300, tenant="t"))
+    assert sent_to(ask(house, "s", 300, tenant="t")) is None
+    assert sent_to(ask(house, "u", 300, tenant="u")), "others go"
+    assert released(house.end("r-0")) == ["s"]
+
+
+@pytest.mark.parametrize("binds_late", [True, False])
+def test_the_reserve_is_for_the_critical(binds_late: bool) -> None:
+    house = ready("a", "b", binds_late=binds_late, reserved=0.5)
+    for n in range(3):
+        assert sent_to(ask(house, f"r{n}", 100)) == "a"
+    assert sent_to(ask(house, "c", 100, tier=Tier.CRITICAL)) == "b"
+    house.tell(RequestCancelled(house.now, RequestId("nobody")))
+
+
+def test_limits_and_ends_balance() -> None:
+    house = ready("a", tenants=(Tenant("t", max_concurrent=2),), max_queued=1)
+    ask(house, "r", 900, tenant="t")
+    ask(house, "s", 900, tenant="t")
+    assert refused(ask(house, "u", 900, tenant="t")) == {"u": (429, "concurrency_limit")}
+    house.tell(RequestCancelled(house.now, RequestId("s")))
+    assert only(ask(house, "v", 900, tenant="t"), Hold), "the slot of the one that left"
+    house.wait(31.0)
+    assert refused(house.tell(TimerFired(house.now, "queue:m"))) == {"v": (503, "queue_timeout")}
+    assert only(house.end("r-0"), Dispatch) == []
+    (state,) = house.brain.snapshot(house.now).tenants
+    assert (state.alive, state.promised_tokens) == (0, 0.0)
+    assert refused(ask(house, "big", 2000, tenant="t", max_output_tokens=1)) != {}
+    assert house.brain.snapshot(house.now).tenants[0].alive == 0
+
+
+def test_too_many_tokens_are_refused_before_anything_is_kept() -> None:
+    house = ready("a", tenants=(Tenant("t", tokens_per_s=100.0, burst_s=1.0),))
+    assert sent_to(ask(house, "r", 100, tenant="t"))
+    assert refused(ask(house, "s", 100, tenant="t")) == {"s": (429, "rate_limit_exceeded")}
+    assert house.brain.snapshot(house.now).tenants[0].alive == 1
+
+
+def test_shedding_takes_only_what_matters_less() -> None:
+    house = ready("a")
+    ask(house, "r", 900)
+    for name, tier in (("low", -1), ("plain", 0), ("low2", -1)):
+        ask(house, name, 900, tier=tier)
+    out: list[Command] = []
+    house.brain._holding.shed("m", Tier.STANDARD, house.now, out)
+    assert refused(out) == {"low": (503, "shed"), "low2": (503, "shed")}
+    assert [held.request_id for held in house.brain.snapshot(house.now).held] == ["plain"]

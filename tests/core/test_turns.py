@@ -1,0 +1,229 @@
+"""Whose turn it is: tiers, then tenants by what they were served, then deadlines."""
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.entries import Job, Tries, Waiting
+from headway.core.memory import Outlook
+from headway.core.turns import Turns
+from tests.core.house import demand, request
+
+FLAT = Outlook([1.0] + [0.0] * 6)
+
+
+def waiting(serial: int, tenant: str = "", tier: int = 0, due: float = math.inf, cost: float = 10.0) -> Waiting:
+    asked = request(f"r{serial}", tenant=tenant, tier=tier)
+    job = Job(asked, demand(asked), {}, FLAT.share(100.0), 100, 0.0, Tries())
+    return Waiting(job, serial, math.inf, due, tier, tenant, cost)
+
+
+def alike(_tenant: str) -> float:
+    return 1.0
+
+
+def serials(turns: Turns) -> list[int]:
+    return [item.serial for item in turns]
+
+
+def test_a_higher_tier_goes_first_whatever_it_costs() -> None:
+    turns = Turns(alike)
+    for item in (waiting(1, tier=-1), waiting(2), waiting(3, tier=2, cost=1e6), waiting(4, tier=1)):
+        turns.add(item)
+    assert serials(turns) == [3, 4, 2, 1]
+    assert turns.highest == 2
+
+
+def test_within_a_tenant_the_least_slack_goes_first_and_late_ones_behind() -> None:
+    turns, items = Turns(alike), [waiting(1, due=9.0), waiting(2, due=3.0), waiting(3, due=5.0)]
+    for item in items:
+        turns.add(item)
+    assert serials(turns) == [2, 3, 1]
+    turns.demote(items[1])
+    assert serials(turns) == [3, 1, 2]
+    assert [turns.ahead(item) for item in items] == [1, 2, 0]
+
+
+def test_tenants_take_turns_by_tokens() -> None:
+    turns = Turns(alike)
+    for number in range(4):
+        turns.add(waiting(number, "a", cost=30.0))
+    for number in range(4, 12):
+        turns.add(waiting(number, "b", cost=10.0))
+    order = [item.tenant for item in turns]
+    assert order[:8].count("b") == 6, "three small ones for each big one"
+    assert order[8:] == ["a", "b", "b", "a"] or order[8:].count("a") == 2
+
+
+def test_weight_is_a_share_of_tokens() -> None:
+    weights = {"a": 3.0, "b": 1.0}
+    turns = Turns(weights.__getitem__)
+    served = Counter[str]()
+    items = {n: waiting(n, "ab"[n % 2]) for n in range(400)}
+    for item in items.values():
+        turns.add(item)
+    for _ in range(200):
+        item = next(iter(turns))
+        turns.charge(item.tenant, item.cost)
+        turns.remove(item)
+        served[item.tenant] += 1
+    assert served["a"] == pytest.approx(150, abs=2)
+
+
+def test_who_was_away_saves_up_nothing() -> None:
+    turns = Turns(alike)
+    for number in range(100):
+        turns.charge("busy", 10.0)
+        turns.add(waiting(number, "busy"))
+    for number in range(100, 110):
+        turns.add(waiting(number, "away"))
+    first = [item.tenant for item in turns][:10]
+    assert 4 <= first.count("away") <= 6, "turns alternate at once; nothing is made up for"
+
+
+def test_who_leaves_the_line_and_comes_back_gains_nothing() -> None:
+    turns = Turns(alike)
+    turns.add(waiting(0, "a"))
+    for number in range(1, 6):
+        turns.add(waiting(number, "b"))
+        item = next(iter(turns))
+        if item.tenant == "b":
+            turns.charge("b", item.cost)
+            turns.remove(item)
+    assert turns._start("b") >= turns._start("a")
+
+
+def test_a_newcomer_may_be_looked_at_when_it_is_its_turn() -> None:
+    turns = Turns(alike)
+    assert turns.first(-1, "x"), "nobody waits"
+    turns.add(waiting(1, "a"))
+    assert turns.first(0, "a"), "beside its own"
+    assert turns.first(1, "b"), "it is more important"
+    assert not turns.first(-1, "a"), "others go first"
+    assert turns.first(0, "b")
+    turns.charge("b", 100.0)
+    assert not turns.first(0, "b"), "it was served more than who waits"
+
+
+def test_rising_keeps_the_turn() -> None:
+    turns, item = Turns(alike), waiting(1, "a", -1)
+    turns.add(item)
+    turns.add(waiting(2, "b", 1))
+    before = turns._start("a")
+    turns.promote(item)
+    assert (item.tier, turns._start("a")) == (0, before)
+    assert serials(turns) == [2, 1]
+    turns.remove(item)
+    assert serials(turns) == [2]
+
+
+def test_a_correction_moves_the_next_turn() -> None:
+    turns = Turns(alike)
+    turns.add(waiting(1, "a"))
+    turns.add(waiting(2, "b"))
+    turns.charge("a", 50.0)
+    assert serials(turns) == [2, 1]
+    turns.charge("a", -51.0)
+    assert serials(turns) == [1, 2], "it produced less than was believed"
+
+
+def test_positions_are_exact_for_one_tenant_and_near_for_several() -> None:
+    turns = Turns(alike)
+    items = [waiting(n, "a" if n % 2 else "b", tier=n % 3 - 1) for n in range(30)]
+    for item in items:
+        turns.add(item)
+    order = list(turns)
+    for item in items:
+        assert abs(turns.ahead(item) - order.index(item)) <= 2
+
+
+class TestDispensable:
+    """Who goes when there is no room."""
+
+    def test_the_last_of_the_lowest_tier(self) -> None:
+        turns = Turns(alike)
+        for item in (waiting(1, tier=-1), waiting(2, tier=-1), waiting(3)):
+            turns.add(item)
+        found = turns.dispensable(0, "")
+        assert found is not None
+        assert found.serial == 2
+
+    def test_nobody_for_a_newcomer_that_is_less_important(self) -> None:
+        turns = Turns(alike)
+        turns.add(waiting(1))
+        assert turns.dispensable(-1, "") is None
+
+    def test_of_the_tenant_that_crowds_most(self) -> None:
+        turns = Turns(alike)
+        for number in range(5):
+            turns.add(waiting(number, "crowd"))
+        turns.add(waiting(5, "other"))
+        found = turns.dispensable(0, "new")
+        assert found is not None
+        assert found.serial == 4
+        assert turns.dispensable(0, "crowd") is None, "its own fault"
+        assert turns.dispensable(0, "other") is not None
+
+    def test_nobody_in_an_empty_queue(self) -> None:
+        assert Turns(alike).dispensable(0, "a") is None
+
+    def test_equals_do_not_push_each_other_out(self) -> None:
+        turns = Turns(alike)
+        turns.add(waiting(1, "a"))
+        assert turns.dispensable(0, "b") is None
+
+
+tenants = st.sampled_from(["a", "b", "c"])
+steps = st.lists(
+    st.tuples(st.sampled_from(["add", "go", "leave", "late", "rise"]), tenants, st.integers(-1, 2), st.floats(1, 100)),
+    max_size=80,
+)
+
+
+@given(steps)
+def test_nobody_is_lost_and_tiers_are_strict(moves: list[tuple[str, str, int, float]]) -> None:
+    turns, inside = Turns(alike), {}
+    for number, (move, tenant, tier, amount) in enumerate(moves):
+        if move == "add":
+            item = waiting(number, tenant, tier, due=amount, cost=amount)
+            inside[number] = item
+            turns.add(item)
+        elif not inside:
+            continue
+        elif move == "go":
+            item = next(iter(turns))
+            turns.charge(item.tenant, item.cost)
+            turns.remove(inside.pop(item.serial))
+        elif move == "leave":
+            turns.remove(inside.pop(min(inside)))
+        else:
+            item = inside[max(inside)]
+            if move == "late" and not item.late:
+                turns.demote(item)
+            elif move == "rise" and item.tier < 2:
+                turns.promote(item)
+        found = list(turns)
+        assert sorted(item.serial for item in found) == sorted(inside)
+        tiers = [item.tier for item in found]
+        assert tiers == sorted(tiers, reverse=True)
+
+
+@given(st.lists(st.tuples(tenants, st.floats(1.0, 50.0)), min_size=60, max_size=200))
+def test_backlogged_tenants_are_served_alike(arrivals: list[tuple[str, float]]) -> None:
+    """As long as both wait, no tenant gets ahead of another by more than one request of each (Goyal et al. 1996)."""
+    turns = Turns(alike)
+    for number, (tenant, cost) in enumerate(arrivals):
+        turns.add(waiting(number, tenant, cost=cost))
+    served: Counter[str] = Counter()
+    while True:
+        left = Counter(item.tenant for item in turns)
+        if len(left) < 3:
+            return
+        item = next(iter(turns))
+        turns.charge(item.tenant, item.cost)
+        turns.remove(item)
+        served[item.tenant] += item.cost  # type: ignore[assignment]
+        assert max(served.values()) - min(served[t] for t in "abc") <= 2 * 50.0
