@@ -157,6 +157,7 @@ class App:
         )
         self.fleet = Fleet(self.gateway.post, self.observer.watch, self.detect, settings.models, plan.dialects)
         self.gateway.on_probe(self.observer.probe)
+        self.gateway.on_warm_up(self.observer.warm_up)
         self._admit_clients()
         watch_observer(self.telemetry, self.observer)
         watch_plane(self.telemetry, self.gateway.plane)

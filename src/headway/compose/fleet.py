@@ -19,6 +19,7 @@ from headway.coordinate.validate import Refused as BadUrl
 from headway.coordinate.validate import replica_url
 from headway.core.events import Event, ReplicasChanged
 from headway.core.ids import ReplicaId
+from headway.core.precision import of_model
 from headway.core.replica import ReplicaSpec
 from headway.engines.cards import names
 from headway.runtime.clock import now
@@ -109,10 +110,13 @@ class Fleet:
         self._watch(self._registry.specs())
 
     def _named(self, spec: ReplicaSpec) -> ReplicaSpec:
-        """The spec with priors of its speed, and every alias that leads to something it serves, most wanted first."""
-        serves = dict(spec.serves)
+        """The spec with its precision (the model's name may tell), priors of its speed, and every alias that leads to
+        something it serves, with the place this has among the variants of that name."""
+        serves, variants = dict(spec.serves), {}
         for alias, targets in self._aliases.items():
-            target = next((spec.serves[name] for name in targets if name in spec.serves), None)
-            if target is not None:
-                serves[alias] = target
-        return msgspec.structs.replace(spec, serves=serves, features=features(spec))
+            place = next((place for place, name in enumerate(targets) if name in spec.serves), None)
+            if place is not None:
+                serves[alias] = spec.serves[targets[place]]
+                variants[alias] = place
+        precise = msgspec.structs.replace(spec, precision=spec.precision or of_model(spec.model))
+        return msgspec.structs.replace(precise, serves=serves, variants=variants, features=features(precise))

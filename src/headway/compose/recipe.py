@@ -40,7 +40,18 @@ def from_settings(settings: Settings, registry: Registry) -> Recipe:
     plugin = _policy(settings.policy.name, registry)
     options: Mapping[str, Any] = settings.policy.options
     policy_config = convert(dict(options), plugin.config, ("policy", "options"))
-    return Recipe(plugin.name, seed, convert(settings.brain, BrainConfig, ("brain",)), policy_config)
+    return Recipe(plugin.name, seed, convert(_brain(settings), BrainConfig, ("brain",)), policy_config)
+
+
+def _brain(settings: Settings) -> dict[str, Any]:
+    """The brain's constants: as written under `brain`, over those that have a setting of their own."""
+    own: dict[str, dict[str, Any]] = {
+        "health": {"warm_up": settings.observe.warm_up},
+        "scheduler": {"rollout_per_minute": settings.rollout_per_minute},
+    }
+    for name, section in settings.brain.items():
+        own[name] = {**own.get(name, {}), **section} if isinstance(section, dict) else section
+    return own
 
 
 def from_header(header: journal.Header, registry: Registry) -> Recipe:

@@ -98,7 +98,10 @@ class Replica(Section):
         default=1.0, gt=0, allow_inf_nan=False, description="Share of the load relative to its peers."
     )
     version: str = Field(default="", description="Version of the model; replicas of one pool must agree.")
-    precision: str = Field(default="", description="Precision it is served in, such as bf16 or fp8.")
+    precision: str = Field(
+        default="",
+        description="Precision it is served in, such as bf16 or fp8; empty: as the engine or the model's name says.",
+    )
     gpu: str = Field(default="", description="Kind of GPU, such as h100-80gb: prior of the learned speed.")
     gpu_count: int = Field(default=1, ge=1, description="GPUs of this replica.")
     kv_capacity_tokens: int = Field(
@@ -250,6 +253,10 @@ class Observe(Section):
     dcgm_exporters: list[str] = Field(
         default=[], description="URLs of DCGM exporters' metrics pages, joined to replicas by label."
     )
+    warm_up: bool = Field(
+        default=True,
+        description="Have an engine generate one token after it was started or woken, before clients use it.",
+    )
     discover: bool = Field(default=False, description="Also look for engines on localhost at their usual ports.")
 
 
@@ -291,7 +298,8 @@ class Settings(Section):
     policy: Annotated[Policy, BeforeValidator(_as_policy)] = Policy()
     models: dict[str, Names] = Field(
         default={},
-        description="Alias -> model names, most wanted first; each replica gets the first of them that it serves.",
+        description="Alias -> model names, most wanted first; each replica gets the first of them that it serves. The "
+        "alias stands for the precision of the most wanted; requests get less only if they say so.",
     )
     keys_file: Path | None = Field(
         default=None,
@@ -299,6 +307,13 @@ class Settings(Section):
     )
     tenants: dict[TenantName, TenantLimits] = Field(
         default={}, description="Tenant -> its limits. A key's tenant that is not listed has none."
+    )
+    rollout_per_minute: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="Share of a model's requests that a version registered later gets at once, and again each minute; "
+        "0: all of them, at once.",
     )
     upstream: Upstream = Upstream()
     requests: Requests = Requests()

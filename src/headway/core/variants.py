@@ -2,8 +2,9 @@
 
 A name stands for the precision of its most wanted variant, as far as that is known: `ReplicaSpec.variants` says which
 place a replica's variant has among those its operator listed; where nobody listed any, the highest precision there is.
-What the operator listed first stays what the name stands for while its replicas are away. A replica whose precision is
-not known counts as what its name stands for. A request takes what its name stands for or anything better; less only if
+If the most wanted of several does not say, it is taken to be unquantised: such engines mostly do not. What the operator
+listed first stays what the name stands for while its replicas are away. A replica whose precision is not known counts
+as what its name stands for. A request takes what its name stands for or anything better; less only if
 it said so, and is then told what it got.
 """
 
@@ -13,7 +14,7 @@ import msgspec
 
 from headway.core.commands import Reject
 from headway.core.ids import ReplicaId
-from headway.core.precision import FLOORS, known
+from headway.core.precision import FLOORS, FULL, known
 from headway.core.precision import floor as named
 from headway.core.replica import ReplicaSpec
 from headway.core.request import RequestInfo
@@ -47,11 +48,13 @@ class Variants:
     def reset(self, name: str, specs: Sequence[ReplicaSpec]) -> None:
         """These replicas serve the name now."""
         stated = {spec.id: known(spec.precision)[1] for spec in specs}
-        places = [(spec.variants.get(name, 0), -rank) for spec in specs if (rank := stated[spec.id])]
         self._listed = self._listed or any(name in spec.variants for spec in specs)
-        if places and not (self._listed and self.nominal and min(places)[0] > self._place):
-            self._place, best = min(places)
-            self.nominal = -best
+        place = min((spec.variants.get(name, 0) for spec in specs), default=0)
+        first = max((stated[spec.id] for spec in specs if spec.variants.get(name, 0) == place), default=0)
+        if not first and any(stated.values()):
+            first = FULL
+        if first and not (self._listed and self.nominal and place > self._place):
+            self._place, self.nominal = place, first
         self._ranks = {replica_id: rank or self.nominal for replica_id, rank in stated.items()}
         self.lowest, self.highest = min(self._ranks.values(), default=0), max(self._ranks.values(), default=0)
         self.uniform = self.lowest >= self.nominal

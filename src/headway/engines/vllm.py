@@ -6,9 +6,11 @@ Source: pages recorded from 0.32, and vLLM's documentation of its metrics.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Plugin
+from headway.core.precision import of_model, rank
 from headway.core.replica import LoadSample
 from headway.engines import cards, orca
 from headway.engines.base import Dialect, Facts, Poll, Reading, Resume
@@ -18,6 +20,7 @@ from headway.wire import promtext
 PAGE = "/metrics"
 PAUSED = "/is_paused"
 VERSION = "/version"
+SERVER = "/server_info"  # in dev mode only
 
 RUNNING = "vllm:num_requests_running"
 WAITING = "vllm:num_requests_waiting"
@@ -46,7 +49,7 @@ class Vllm(Dialect):
     name = "vllm"
     ports = (8000,)
     polls = (Poll(PAGE), Poll(PAUSED, optional=True))
-    detect_paths = (cards.MODELS_PATH, VERSION, PAGE)
+    detect_paths = (cards.MODELS_PATH, VERSION, PAGE, SERVER)
     request_headers = (("endpoint-load-metrics-format", "TEXT"),)
     sample_header = orca.HEADER
     heartbeat = b"process_cpu_seconds_total"
@@ -65,6 +68,7 @@ class Vllm(Dialect):
             models=cards.names(models),
             max_model_tokens=max((whole(card.get("max_model_len")) or 0 for card in models), default=0),
             kv_capacity_tokens=round(sum(_capacities(gauges).values())),
+            precision=_precision(answers, models),
             metrics=RUNNING.encode() in page,  # absent with --disable-log-stats, or behind another gateway
         )
 
@@ -97,6 +101,20 @@ class Vllm(Dialect):
     def read_header(self, value: str, replica_id: ReplicaId, taken_at: float) -> LoadSample | None:
         """See Dialect.read_header."""
         return orca.sample(value, replica_id, taken_at)
+
+
+def _precision(answers: Mapping[str, bytes], models: list[dict[str, Any]]) -> str:
+    """Weights' format: by the server's own description where it gives one, else by the name the weights were loaded
+    under (`root`), which is their Hugging Face id or folder."""
+    config = cards.mapping(answers.get(SERVER)).get("vllm_config")
+    model = config.get("model_config") if isinstance(config, dict) else None
+    own = next((cards.text(card.get("root")) for card in models if not card.get("parent")), "")
+    if not isinstance(model, dict):
+        return of_model(own)
+    method = cards.text(model.get("quantization"))
+    if not method:
+        return cards.text(model.get("dtype")).removeprefix("torch.")
+    return method if rank(method) else of_model(own)
 
 
 def _capacities(gauges: Gauges) -> dict[str, float]:

@@ -92,6 +92,10 @@ class Gateway:
         """Who performs Probe commands."""
         self._driver.probe = probe
 
+    def on_warm_up(self, warm_up: Callable[[ReplicaId], None]) -> None:
+        """Who performs WarmUp commands; while nobody does, a probe has to do."""
+        self._driver.warm_up = warm_up
+
     def set_identities(self, identities: Identities) -> None:
         """Who may use the gateway, from the next request on: what was noted with heads is forgotten."""
         self._plane.identities = identities
