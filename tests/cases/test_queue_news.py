@@ -29,7 +29,7 @@ def needs(program: str) -> pytest.MarkDecorator:
 async def occupy(house: House, count: int = 1) -> list[asyncio.Task[Answer]]:
     """Requests before the one that matters: the first runs, the others are held."""
     tasks = [asyncio.create_task(house.ask(chat())) for _ in range(count)]
-    await until(lambda: (house.gateway.snapshot().in_flight, house.gateway.snapshot().queued) == (1, count - 1))
+    await until(lambda: (house.engine.log.running, house.gateway.snapshot().queued) == (1, count - 1))
     return tasks
 
 
