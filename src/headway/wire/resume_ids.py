@@ -1,0 +1,100 @@
+"""Token ids asked for on a client's behalf, and taken out again: what the client gets is what the engine would have
+sent without the extra field.
+
+An event's JSON says `"token_ids":null` unless ids were asked for (vLLM, recorded), so taking them out is writing null
+in their place. The words cannot be mistaken for text: within a JSON string each quotation mark has a backslash.
+"""
+
+import re
+from typing import Final
+
+from headway.wire.resume import Tape
+from headway.wire.splice import Edit, Octets
+
+MAX_HELD_BYTES: Final = 1024 * 1024
+"""An unfinished event longer than this is passed on unread, and pins the request."""
+
+_BLANK: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_DATA: Final = re.compile(rb"(?<![^\r\n])data: ?([^\r\n]*)")
+_IDS: Final = re.compile(rb'("(?:prompt_)?token_ids":)\[[0-9, ]*\]')
+_ASKED: Final = re.compile(rb'"return_token_ids"\s*:\s*(true|false|null)')
+
+
+def ids_edit(body: Octets) -> Edit | None:
+    """The edit that asks for token ids; None where the client has spoken about them (then they are not to be taken
+    out, or not to be had)."""
+    if _ASKED.search(body):
+        return None
+    at = body.find(b"{") + 1
+    return at, at, b'"return_token_ids":true,'
+
+
+class Frames:
+    """Cuts a stream into its events: `feed` returns the data of those that are complete now. Comments are dropped."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The next piece of the stream."""
+        data = self._held + data
+        last = 0
+        found: list[bytes] = []
+        for blank in _BLANK.finditer(data):
+            found.append(data[last : blank.start()])
+            last = blank.end()
+        self._held = data[last:]
+        return [said for event in found if (said := data_of(event)) is not None]
+
+    def end(self) -> list[bytes]:
+        """The stream ended: an event without its blank line counts."""
+        said, self._held = data_of(self._held), b""
+        return [] if said is None else [said]
+
+
+class IdStripper:
+    """Passes a stream on, event by event, tells the tape what it says, and takes token ids out if `strip`."""
+
+    __slots__ = ("_held", "_strip", "tape")
+
+    def __init__(self, tape: Tape, strip: bool = True) -> None:
+        self.tape = tape
+        self._strip = strip
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """The bytes to pass on now: all but an unfinished event."""
+        data = self._held + data
+        last = 0
+        for blank in _BLANK.finditer(data):
+            self._read(data[last : blank.start()])
+            last = blank.end()
+        self._held = data[last:]
+        if len(self._held) > MAX_HELD_BYTES:
+            self.tape.pinned = "unreadable"
+            last, self._held = len(data), b""
+        return self._passed(data[:last])
+
+    def end(self) -> bytes:
+        """What is left: an event without its blank line counts."""
+        held, self._held = self._held, b""
+        self._read(held)
+        return self._passed(held)
+
+    def _read(self, event: bytes) -> None:
+        said = data_of(event)
+        if said is not None:
+            self.tape.read(said)
+
+    def _passed(self, data: bytes) -> bytes:
+        return _IDS.sub(rb"\1null", data) if self._strip and b'token_ids":[' in data else data
+
+
+def data_of(event: bytes) -> bytes | None:
+    """The data lines of an event, None if it has none."""
+    if event.startswith(b"data: ") and event.find(b"\n") < 0 and event.find(b"\r") < 0:
+        return event[6:]
+    lines = _DATA.findall(event)
+    return b"\n".join(lines) if lines else None
