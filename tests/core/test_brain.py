@@ -45,7 +45,8 @@ def test_an_arrival_is_dispatched_and_explained() -> None:
     assert commands[0] == Dispatch(RequestId("r"), AttemptId("r-0"), A, "m")
     made = decision(commands)
     assert (made.chosen, made.policy, made.attempt, made.forecast.prompt_tokens) == (A, "fewest", 0, 100)
-    assert len(commands) == 2
+    assert only(commands, SetTimer) == [SetTimer("degrade:", 1.0)]
+    assert len(commands) == 3
 
 
 def test_the_engine_hears_its_own_name_for_the_model() -> None:

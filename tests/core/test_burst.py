@@ -71,6 +71,7 @@ def test_moves_keep_their_distance() -> None:
 
 def test_nothing_is_known_at_first() -> None:
     pulse = Pulse(BurstConfig())
+    assert not pulse.judge(100.0)
     assert (pulse.usual, pulse.rate, pulse.learned) == (0.0, 0.0, False)
 
 
@@ -93,6 +94,8 @@ def test_gaps_are_as_good_as_seconds_without_requests(counts: list[int], stride:
     """Whether silent seconds are looked at one by one or all at once is the same."""
     config = BurstConfig(slow_s=20.0, history_s=5.0)
     watched, left = Pulse(config), Pulse(config)
+    watched.arrived(0.0)
+    left.arrived(0.0)
     for number, count in enumerate(counts):
         for _ in range(count):
             watched.arrived(number * stride)

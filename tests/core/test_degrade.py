@@ -211,7 +211,7 @@ def test_the_fallback_answers_at_level_four_only_if_it_fares_better() -> None:
     small.stands([lone.replica], 1.0, [])
     assert house.fallback(pool) == ""
     assert house.fallback(small) == ""
-    house.keep(["m"])
+    house.keep(["m"], 2.0, [])
     assert house.fallback(pool) == "small"
     off = degrade(levels=False, fallbacks={"m": "small"})
     off.pool("m").stands([lone.replica], 1.0, [])
@@ -286,18 +286,19 @@ def surged(house: Degrade) -> Strained:
 def test_a_burst_caps_what_is_longer() -> None:
     house = Degrade(random.Random(1), burst=BurstConfig(curbs=True))
     pool = surged(house)
-    assert house.cap(pool, request("q")) == 256
-    assert house.cap(pool, request("q", max_output_tokens=257)) == 256
-    assert house.cap(pool, request("q", max_output_tokens=256)) == 0
-    assert house.cap(pool, request("q", generates=False)) == 0
-    assert house.cap(house.pool("other"), request("q")) == 0
+    assert house.cap(request("q")) == 256
+    assert house.cap(request("q", max_output_tokens=257)) == 256
+    assert house.cap(request("q", max_output_tokens=256)) == 0
+    assert house.curbs(pool, request("q"))
+    assert not house.curbs(pool, request("q", generates=False))
+    assert not house.curbs(house.pool("other"), request("q"))
 
 
 def test_a_burst_is_seen_but_costs_nothing_unless_that_is_wanted() -> None:
     house = degrade()
     pool = surged(house)
     assert pool.burst
-    assert house.cap(pool, request("q")) == 0
+    assert not house.curbs(pool, request("q"))
 
 
 # -- how long it is looked at ------------------------------------------------------------------------------------------
@@ -325,5 +326,8 @@ def test_models_that_are_gone_are_forgotten() -> None:
     house = degrade()
     assert house.arrived("a", 1.0) is house.pool("a")
     house.pool("b")
-    house.keep(["b", "c"])
+    watched(house.pool("d"), [1.0] * 10)
+    out: list[Command] = []
+    house.keep(["b", "c"], 20.0, out)
     assert list(house.pools) == ["b"]
+    assert entries(out, LevelChanged) == [LevelChanged(20.0, "d", 0, False, 0.0)]

@@ -122,7 +122,8 @@ def test_an_engine_is_dead_until_it_is_back(kind: OutcomeKind, dead: str) -> Non
     patient.fire()
     assert patient.health.dead == dead, "while it is probed"
     patient.health.probe_succeeded(patient.now, patient.out)
-    patient.end(OutcomeKind.OK)
+    patient.health.dispatched(AttemptId("trial-0"))
+    patient.end(OutcomeKind.OK, "trial-0")
     assert patient.health.dead == ""
 
 

@@ -63,8 +63,9 @@ def test_long_health_forgives() -> None:
 def test_who_left_is_forgotten() -> None:
     restarts = Restarts(CONFIG)
     restarts.look(A, "unreachable", 0.0, [])
-    restarts.forget(A)
-    restarts.forget(A)
+    restarts.keep({A: None})
+    assert len(restarts) == 1
+    restarts.keep({})
     assert len(restarts) == 0
 
 

@@ -51,6 +51,8 @@ class Pulse:
 
     def judge(self, at: float) -> bool:
         """Look at the seconds that are over. True if a burst began or ended."""
+        if self._second < 0:
+            return False
         if floor(at) != self._second:
             self._close(floor(at))
         config, count = self._config, sum(self._window)

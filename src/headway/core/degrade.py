@@ -13,7 +13,7 @@ import enum
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from statistics import median
 
 from headway.core.burst import Pulse
@@ -162,10 +162,12 @@ class Degrade:
             found = self.pools[model] = Strained(model, self.config, self.burst)
         return found
 
-    def keep(self, models: Iterable[str]) -> None:
-        """Forget every other model."""
-        gone = self.pools.keys() - set(models)
-        self.pools = {model: pool for model, pool in self.pools.items() if model not in gone}
+    def keep(self, models: Container[str], at: float, out: list[Command]) -> None:
+        """Forget every other model: what is not served is not degraded."""
+        for pool in [pool for model, pool in self.pools.items() if model not in models]:
+            del self.pools[pool.model]
+            if pool.level or pool.burst:
+                out.append(Record(LevelChanged(at, pool.model, 0, False, 0.0)))
 
     def arrived(self, model: str, at: float) -> Strained:
         """A request came."""
@@ -197,9 +199,11 @@ class Degrade:
         found = self.pools.get(other)
         return "" if found is not None and found.raised is Level.FALLBACK else other
 
-    def cap(self, pool: Strained, request: RequestInfo) -> int:
-        """The most tokens that a request may have during a burst, 0 if there is no limit but its own."""
-        if not (pool.burst and self.burst.curbs and request.generates):
-            return 0
+    def curbs(self, pool: Strained, request: RequestInfo) -> bool:
+        """Whether a burst costs a request anything."""
+        return pool.burst and self.burst.curbs and request.generates
+
+    def cap(self, request: RequestInfo) -> int:
+        """The most tokens that it may have then, 0 if its own limit is no higher."""
         own = request.max_output_tokens
         return 0 if 0 < own <= self.burst.max_tokens else self.burst.max_tokens

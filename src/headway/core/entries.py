@@ -123,6 +123,17 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
     part: Share
 
 
+class Terms(msgspec.Struct, frozen=True, gc=False):
+    """On which terms a request is served, as `commands.Dispatch` has them."""
+
+    max_tokens: int = 0
+    logprobs: bool = True
+    disclosed: tuple[tuple[str, str], ...] = ()
+
+
+PLAIN = Terms()
+
+
 class Job(msgspec.Struct, gc=False):
     """One request from arrival to its end. `part` is its share of a memory forecast; `due`: the last moment at which it
     can go and keep its TTFT objective, once that was asked for."""
@@ -137,6 +148,7 @@ class Job(msgspec.Struct, gc=False):
     attempt: AttemptId | None = None
     held: bool = False
     due: float | None = None
+    terms: Terms = PLAIN
 
 
 class Waiting(msgspec.Struct):

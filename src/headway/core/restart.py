@@ -5,6 +5,7 @@ and how an engine is restarted (a body's hook, if the operator gave one).
 """
 
 import math
+from collections.abc import Container
 
 from headway.core.commands import Command, Restart
 from headway.core.constants import RestartConfig
@@ -43,9 +44,10 @@ class Restarts:
             outage.restarts += 1
         return outage.due
 
-    def forget(self, replica_id: ReplicaId) -> None:
-        """The replica is gone."""
-        self._outages.pop(replica_id, None)
+    def keep(self, replicas: Container[ReplicaId]) -> None:
+        """Forget all others."""
+        for gone in [name for name in self._outages if name not in replicas]:
+            del self._outages[gone]
 
     def _pause_s(self, restarts: int) -> float:
         config = self._config

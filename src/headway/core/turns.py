@@ -168,6 +168,10 @@ class Turns:
                     before += min(len(line), max(0, turns))
         return before
 
+    def from_tier(self, tier: int) -> int:
+        """How many wait at this tier or a higher one."""
+        return sum(len(line) for at, lines in self._tiers.items() if at >= tier for line in lines.values())
+
     def dispensable(self, tier: int, tenant: str) -> Waiting | None:
         """Who goes if there is no room for one more of this tier and tenant: of the lowest tier (not above this one),
         the last of the tenant that has most for its weight. None if the newcomer is that itself."""

@@ -1,0 +1,194 @@
+"""What is done about a pool in distress: whose turn it is to give way, told to those who can make them.
+
+Levels are worked out elsewhere (`degrade`, `burst`, `restart`); here their figures are fetched, once a second while
+there is anything to see, and what follows is asked of others: a queue drops who matters least, a body restarts an
+engine. The brain asks what becomes of a request that arrives. One timer serves all models; nothing runs while nothing
+comes and nothing is wrong.
+"""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from headway.core.admission import Admission
+from headway.core.commands import Command, Reject, SetTimer
+from headway.core.constants import BrainConfig
+from headway.core.degrade import Degrade, Level, saturation
+from headway.core.entries import PLAIN, Terms
+from headway.core.holding import Holding
+from headway.core.ids import ReplicaId
+from headway.core.plugin import Chance
+from headway.core.request import RequestInfo
+from headway.core.restart import Restarts
+from headway.core.scheduler import Pool, Scheduler
+from headway.core.sessions import Sessions
+from headway.core.standing import Replica
+from headway.core.tenancy import Tenancy
+from headway.core.tenant import Tier
+from headway.core.view import PoolState
+
+TIMER = "degrade:"
+
+_WELL = (False, "")
+
+_WORDS = {
+    "shed": "the model is overloaded, and more important requests come first",
+    "new_sessions_refused": "the model is overloaded, and serves only sessions that have begun",
+}
+
+
+class Relief:
+    """The levels of all pools at work."""
+
+    def __init__(
+        self,
+        replicas: Mapping[ReplicaId, Replica],
+        scheduler: Scheduler,
+        admission: Admission,
+        holding: Holding,
+        config: BrainConfig,
+        chance: Chance,
+    ) -> None:
+        self._replicas = replicas
+        self.degrade = Degrade(chance, config.degrade, config.burst)
+        self._restarts = Restarts(config.restart)
+        self._sessions = Sessions(config.sessions)
+        self._scheduler = scheduler
+        self._admission = admission
+        self._holding = holding
+        self._due = math.inf
+        self._standing: dict[ReplicaId, tuple[bool, str]] = {}  # whoever is not well: ejected, dead
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def arrived(self, request: RequestInfo, at: float) -> tuple[RequestInfo, Terms]:
+        """A request for a known model came: what becomes of it, and on which terms. It may have another model that
+        answers instead, and a lower limit that a burst costs it."""
+        degrade = self.degrade
+        pool = degrade.arrived(request.model, at)
+        if pool.raised is not Level.FALLBACK and not pool.burst:
+            return request, PLAIN
+        told: list[tuple[str, str]] = []
+        other = degrade.fallback(pool)
+        if other in self._scheduler.pools and _may_use(self._admission.tenancy, request.tenant, other):
+            request = msgspec.structs.replace(request, model=other)
+            told.append(("x-headway-model", other))
+            pool = degrade.arrived(other, at)
+        curbs = degrade.curbs(pool, request)
+        cap = degrade.cap(request) if curbs else 0
+        if cap:
+            request = msgspec.structs.replace(request, max_output_tokens=cap)
+            told.append(("x-headway-max-tokens", str(cap)))
+        if curbs:
+            told.append(("x-headway-logprobs", "off"))
+        return request, Terms(cap, not curbs, tuple(told))
+
+    def watch(self, at: float, out: list[Command]) -> None:
+        """There is traffic: have the timer fire soon."""
+        due = at + self.degrade.config.tick_s
+        if due < self._due:
+            self._due = due
+            out.append(SetTimer(TIMER, due))
+
+    def refuses(self, request: RequestInfo, at: float) -> Reject | None:
+        """A refusal because the model is in distress, and this request must give way."""
+        pool = self.degrade.pool(request.model)
+        if pool.stage is Level.NORMAL and pool.latest <= self.degrade.config.shed_from:
+            return None
+        key = request.session_key
+        known = not key or pool.stage is Level.NORMAL or self._sessions.known(request.tenant, key, at)
+        why = self.degrade.refuses(pool, request, known)
+        if not why:
+            return None
+        return Reject(request.id, 503, why, _WORDS[why], self._admission.queue(request).promise_s(at), shed=True)
+
+    def served(self, request: RequestInfo, at: float) -> None:
+        """A request goes to a replica: its session has begun."""
+        if request.session_key and self.degrade.config.levels:
+            self._sessions.seen(request.tenant, request.session_key, at)
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    def moved(self, replica: Replica, at: float, out: list[Command]) -> None:
+        """The health of a replica may have changed."""
+        health = replica.health
+        standing = (health.ejected, health.dead)
+        name = replica.spec.id
+        if self._standing.get(name, _WELL) == standing:
+            return
+        if standing == _WELL:
+            del self._standing[name]
+        else:
+            self._standing[name] = standing
+        for pool in self._scheduler.pools_of(name):
+            strained = self.degrade.pool(pool.model)
+            strained.stands(pool.replicas, at, out)
+            if strained.settling:
+                self._arm(at + self.degrade.config.tick_s, out)
+        self._arm(self._revive(replica, at, out), out)
+
+    def regrouped(self, at: float, out: list[Command]) -> None:
+        """Replicas came or went."""
+        self.degrade.keep(self._scheduler.pools, at, out)
+        self._restarts.keep(self._replicas)
+        self._standing = {name: each for name, each in self._standing.items() if name in self._replicas}
+        for pool in self._scheduler.pools.values():
+            self.degrade.pool(pool.model).stands(pool.replicas, at, out)
+
+    def timer(self, at: float, out: list[Command]) -> None:
+        """Look at every pool, and at every replica that is dead."""
+        self._due = math.inf
+        self._scheduler.refresh(at, out)
+        next_look = math.inf
+        for pool in self._scheduler.pools.values():
+            if self._look(pool, at, out):
+                next_look = at + self.degrade.config.tick_s
+        for name in self._standing:
+            next_look = min(next_look, self._revive(self._replicas[name], at, out))
+        self._arm(next_look, out)
+
+    def states(self, at: float) -> tuple[PoolState, ...]:
+        """How every model fares."""
+        return tuple(self._state(pool) for _, pool in sorted(self._scheduler.pools.items()))
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def _look(self, pool: Pool, at: float, out: list[Command]) -> bool:
+        """Measure one pool. True if it must be looked at again soon."""
+        strained = self.degrade.pool(pool.model)
+        began = strained.measured(self._saturation(pool), at, out)
+        strained.stands(pool.replicas, at, out)
+        if began and self.degrade.config.levels:
+            self._holding.shed(pool.model, Tier.STANDARD, at, out)
+        return strained.restless(at)
+
+    def _saturation(self, pool: Pool) -> float:
+        admission = self._admission
+        held = admission.late and admission.config.hold
+        return saturation(pool.candidates, self._wait_s(pool.model), held, self.degrade.config)
+
+    def _wait_s(self, model: str) -> float:
+        """What one of STANDARD that comes now must expect: whoever matters less does not delay it."""
+        return max((queue.wait_of(Tier.STANDARD) for queue in self._admission.lanes(model)), default=0.0)
+
+    def _state(self, pool: Pool) -> PoolState:
+        strained = self.degrade.pools.get(pool.model)
+        level, burst = (int(strained.level), strained.burst) if strained is not None else (0, False)
+        queued = sum(len(queue) for queue in self._admission.lanes(pool.model))
+        return PoolState(pool.model, queued, level, burst, self._saturation(pool), self._wait_s(pool.model))
+
+    def _revive(self, replica: Replica, at: float, out: list[Command]) -> float:
+        """Have it restarted if it is dead and nobody wants it to be. Returns when to look again."""
+        dead = "" if replica.draining else replica.health.dead
+        return self._restarts.look(replica.spec.id, dead, at, out)
+
+    def _arm(self, due: float, out: list[Command]) -> None:
+        if due < self._due:
+            self._due = due
+            out.append(SetTimer(TIMER, due))
+
+
+def _may_use(tenancy: Tenancy, tenant: str, model: str) -> bool:
+    usage = tenancy.usages.get(tenant)
+    return usage is None or not usage.tenant.models or model in usage.tenant.models
