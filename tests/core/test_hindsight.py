@@ -107,6 +107,17 @@ def test_who_came_since_was_nobodys_forecast() -> None:
     assert error.ahead_p99 < 0.1, "the 5,000 tokens are known"
 
 
+def test_prompts_being_prefilled_may_hold_any_part_of_themselves() -> None:
+    house = busy()
+    told(house.wait(0.5), 1000)
+    house.ask("late", prompt_tokens=5000)
+    for used in (1000, 3500, 6000, 7000, 7000, 900):
+        told(house.wait(0.4), used)
+    replica = house.brain._fleet.replicas[ReplicaId("a")].gauges.hindsight
+    assert list(replica.now)[1:] == [pytest.approx(error) for error in (0.0, 0.0, 0.0, 0.1, 0.1, 0.01)]
+    assert list(replica.ahead) == [pytest.approx(0.1, abs=0.05)], "7,000 where 1,000 and half of 5,000 were likely"
+
+
 def test_a_standing_gauge_is_no_judge() -> None:
     house = busy()
     generated = 0
@@ -131,27 +142,27 @@ def hindsight() -> Hindsight:
 )
 def test_forecasts_are_read_between_their_horizons(after_s: float, expected: float) -> None:
     made = hindsight()
-    made.reported(after_s, expected, expected, Account(), CAPACITY)
+    made.reported(after_s, expected, expected, 0.0, Account(), CAPACITY)
     assert list(made.ahead) == [pytest.approx(0.0)]
 
 
 def test_one_forecast_waits_at_a_time_and_may_be_forgotten() -> None:
     made = hindsight()
     made.foresee(1.0, [0.0] * len(HORIZONS), 0.0, 0.01)
-    made.reported(1.0, 0.0, 0.0, Account(), CAPACITY)
+    made.reported(1.0, 0.0, 0.0, 0.0, Account(), CAPACITY)
     assert not made.ahead
-    made.reported(AHEAD_S, 1525.0, 0.0, Account(), CAPACITY)
+    made.reported(AHEAD_S, 1525.0, 0.0, 0.0, Account(), CAPACITY)
     assert made.ahead[0] < 0.001
     made.foresee(3.0, [0.0] * len(HORIZONS), 0.0, 0.01)
     made.forget()
-    made.reported(9.0, 0.0, 0.0, Account(), CAPACITY)
+    made.reported(9.0, 0.0, 0.0, 0.0, Account(), CAPACITY)
     assert len(made.ahead) == 1
 
 
 def test_only_the_latest_are_kept() -> None:
     made = Hindsight()
     for k in range(3 * KEEP):
-        made.reported(float(k), 0.0, float(CAPACITY * (k < 2 * KEEP)), Account(), CAPACITY)
+        made.reported(float(k), 0.0, float(CAPACITY * (k < 2 * KEEP)), 0.0, Account(), CAPACITY)
     assert made.summary(ReplicaId("a")) == KvError(ReplicaId("a"), KEEP, 0.0, 0.0, 0, 0.0, 0.0, AHEAD_S)
     assert Hindsight().summary(ReplicaId("a")) is None
 

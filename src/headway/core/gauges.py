@@ -86,19 +86,21 @@ class Gauges:
         if used is not None:
             ledger = account.context - since.context
             if self.sample is not None and capacity:
-                self._look_back(sample, float(used), float(ledger), account, capacity)
+                self._look_back(sample, used, ledger, account.prefill - since.prefill, account, capacity)
             difference = float(used - ledger)
             if difference > 0.0:  # prompts that are being prefilled hold some of what was promised
                 difference = max(0.0, difference - (account.prefill - since.prefill))
             self.kv.push(difference)
 
-    def _look_back(self, sample: LoadSample, used: float, ledger: float, account: Account, capacity: int) -> None:
+    def _look_back(
+        self, sample: LoadSample, used: int, ledger: int, filling: int, account: Account, capacity: int
+    ) -> None:
         """Compare with what the reports before made us believe."""
         if self.frozen:
             self.hindsight.forget()
             return
         believed = max(0.0, ledger + self.foreign_tokens(account))
-        self.hindsight.reported(sample.taken_at, used, believed, account, capacity)
+        self.hindsight.reported(sample.taken_at, used, believed, filling, account, capacity)
 
     def foreign_tokens(self, account: Account) -> float:
         """Tokens in the pool that are not ours. Negative are prefixes that several of ours share, which cannot be more

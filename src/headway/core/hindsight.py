@@ -2,8 +2,9 @@
 
 A report says how full the pool was when it was asked for. What the ledger and the reports before had said of that
 moment is compared with it, and so is what the forecast had said `AHEAD_S` earlier: what those who ran then were
-expected to hold by now, and with it what those hold who came since (that was nobody's forecast). Errors are fractions
-of the pool, because it is room in the pool that they cost. Nothing here decides anything.
+expected to hold by now, and with it what those hold who came since (that was nobody's forecast). Of prompts that are
+being prefilled nobody knows how much is in the pool: anything between nothing and all of it is no error. Errors are
+fractions of the pool, because it is room in the pool that they cost. Nothing here decides anything.
 """
 
 from collections import deque
@@ -41,16 +42,20 @@ class Hindsight:
         if self._waiting is None:
             self._waiting = (at, mean, others, step_s)
 
-    def reported(self, at: float, used: float, believed: float, account: Account, capacity: int) -> None:
-        """The pool held `used` tokens at `at`, where `believed` were expected; all of `capacity` tokens (not 0)."""
-        self.now.append(abs(used - believed) / capacity)
+    def reported(
+        self, at: float, used: float, believed: float, filling: float, account: Account, capacity: int
+    ) -> None:
+        """The pool held `used` tokens at `at`, where `believed` were expected, and some of the `filling` that were
+        being prefilled; all of `capacity` tokens (not 0)."""
+        self.now.append(_beside(used, believed, filling) / capacity)
         waiting = self._waiting
         if waiting is None or at - waiting[0] < AHEAD_S:
             return
         self._waiting = None
         made_at, mean, others, step_s = waiting
-        expected = _between(mean, (at - made_at) / step_s) + others + _newcomers(account, made_at, at)
-        self.ahead.append(abs(used - max(0.0, expected)) / capacity)
+        held, filling = _newcomers(account, made_at, at)
+        expected = max(0.0, _between(mean, (at - made_at) / step_s) + others) + held
+        self.ahead.append(_beside(used, expected, filling) / capacity)
 
     def summary(self, replica: ReplicaId) -> KvError | None:
         """The errors kept, None without any. Takes some microseconds: not for decisions."""
@@ -66,6 +71,11 @@ class Hindsight:
         self._waiting = None
 
 
+def _beside(used: float, least: float, more: float) -> float:
+    """How far off the range that begins at `least` and is `more` wide."""
+    return least - used if used < least else max(0.0, used - least - more)
+
+
 def _between(mean: Sequence[float], step: float) -> float:
     """The forecast for so many steps ahead, linear between the horizons."""
     for k in range(1, len(HORIZONS)):
@@ -75,15 +85,19 @@ def _between(mean: Sequence[float], step: float) -> float:
     return mean[-1]
 
 
-def _newcomers(account: Account, since: float, until: float) -> float:
-    """What those hold who had begun by `until` and were sent from `since` on: that moment included, for a report makes
-    room for others."""
-    held = 0
+def _newcomers(account: Account, since: float, until: float) -> tuple[float, float]:
+    """What those hold who had begun by `until` and were sent from `since` on (that moment included, for a report makes
+    room for others), and what those will have to prefill who had not begun."""
+    held = filling = 0
     for entry in account.entries.values():
+        if entry.dispatched_at < since:
+            continue
         first = entry.first_token_at
-        if entry.dispatched_at >= since and entry.started and (first is None or first <= until):
+        if entry.started and (first is None or first <= until):
             held += entry.prompt + entry.generated
-    return float(held)
+        else:
+            filling += entry.prompt - entry.hit
+    return float(held), float(filling)
 
 
 def _quantile(ordered: list[float], p: float) -> float:
