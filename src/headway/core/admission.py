@@ -68,7 +68,7 @@ class Admission:
         found = self.queues.get(name)
         if found is None:
             ordered = self.config.order and self.late
-            found = HoldQueue(self.config, ordered, self.tenancy.weight, request.model, name)
+            found = HoldQueue(self.config, ordered, self.tenancy.weight, request.model, name, request.precision_floor)
             self.queues[name] = found
             self._lanes.setdefault(request.model, []).append(found)
         return found

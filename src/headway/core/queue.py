@@ -3,7 +3,8 @@
 In which order they go is settled by tiers, tenants and deadlines (`turns`), or by arrival alone. So that nothing
 starves, whoever waits long behind a higher tier rises by one (never to the highest); the first of those who are late
 for their objective is overtaken at most `late_bypass` times, then it goes before everybody; and nobody waits longer
-than `queue_timeout_s`. Whoever is first and does not fit is overtaken `bypass_max` times more; then one replica (`kept`) is kept for it.
+than `queue_timeout_s`. Whoever is first and does not fit is overtaken `bypass_max` times more; then one replica (`kept`)
+is kept for it.
 
 Those who are refused are told when to come back: each is promised a moment of its own, so that they do not come back
 all at once, and find room when they do.
@@ -29,7 +30,7 @@ def _alike(_tenant: str) -> float:
 
 class HoldQueue:
     """Who waits for one pool. `ordered`: by what can still be met, else in order of arrival; `weight`: of a tenant;
-    `lane`: its name among all queues."""
+    `lane`: its name among all queues; `floor`: the precision that all who wait here asked for."""
 
     def __init__(
         self,
@@ -38,9 +39,11 @@ class HoldQueue:
         weight: Callable[[str], float] = _alike,
         model: str = "",
         lane: str = "",
+        floor: str = "",
     ) -> None:
         self.model = model
         self.lane = lane
+        self.floor = floor
         self._config = config
         self._ordered = ordered
         self.turns = Turns(weight)
@@ -69,11 +72,6 @@ class HoldQueue:
         for item in self.turns:
             if item is not urgent:
                 yield item
-
-    @property
-    def floor(self) -> str:
-        """The precision that all who wait here asked for, empty if none."""
-        return self.lane[len(self.model) + 1 :]
 
     @property
     def full(self) -> bool:
