@@ -1,5 +1,5 @@
-"""An emulated engine without a server: a body in, the events of its stream out. Each token depends on all before it, some
-are halves of characters, stop strings are held back, and a prompt that ends inside a character leaks, as vLLM's does.
+"""An emulated engine without a server: a body in, the events of its stream out. Each token depends on all before it,
+some are halves of characters, stop strings are held back, and a prompt that ends inside a character leaks, as vLLM's.
 """
 
 import json

@@ -4,7 +4,6 @@ Pure: answers come in as bytes, samples go out as values. One file per engine, e
 guesses: a gauge that is missing or not a finite number is `None` in the sample and named in `Reading.missing`.
 """
 
-import enum
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -12,6 +11,10 @@ import msgspec
 
 from headway.core.ids import ReplicaId
 from headway.core.replica import LoadSample
+from headway.engines.continuation import Continuation
+
+NOWHERE = Continuation()
+"""An engine that says nothing of how to continue: its requests stay where they are."""
 
 
 class Poll(msgspec.Struct, frozen=True):
@@ -55,14 +58,6 @@ class Facts(msgspec.Struct, frozen=True):
     metrics: bool = True
 
 
-class Resume(enum.StrEnum):
-    """How a running request can be continued on this engine (used by migration later)."""
-
-    TOKENS = "tokens"
-    TEXT = "text"
-    NONE = "none"
-
-
 class Dialect(Protocol):
     """One engine's words. Subclass it and override what differs; the defaults are those of an engine that says little.
 
@@ -84,7 +79,7 @@ class Dialect(Protocol):
     sample_header: str = ""
     heartbeat: bytes = b""
     endless: bool = False
-    resume: Resume = Resume.NONE
+    continuation: Continuation = NOWHERE
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:
         """Facts if these answers (path -> body of a 200; asked: `detect_paths`) come from this engine, else None."""

@@ -12,7 +12,8 @@ from headway.core.ids import ReplicaId
 from headway.core.plugin import Plugin
 from headway.core.replica import LoadSample
 from headway.engines import cards
-from headway.engines.base import Dialect, Facts, Poll, Reading, Resume
+from headway.engines.base import Dialect, Facts, Poll, Reading
+from headway.engines.continuation import Continuation, KvMove, Way, Words
 from headway.engines.gauges import Gauges, whole
 from headway.wire import promtext
 
@@ -27,6 +28,22 @@ CACHED_TOKENS = "llamacpp:prompt_tokens_cached_total"
 PREDICTED = "llamacpp:tokens_predicted_total"
 NAMES = frozenset({PROCESSING, DEFERRED, PROMPT_TOKENS, CACHED_TOKENS, PREDICTED})
 
+CONTINUATION = Continuation(
+    chat=Way.TEXT,
+    completion=Way.TEXT,
+    open_ended=True,
+    pins=("dynatemp_range", "dry_multiplier", "t_max_predict_ms"),  # state, or time, that starts anew
+    fields={"cache_prompt": True},
+    bare_finish=True,
+    render=Words("/apply-template", "messages", "prompt"),
+    tokenise=Words("/tokenize", "content", "tokens", {"add_special": False, "parse_special": True}),
+    detokenise=Words("/detokenize", "tokens", "content"),
+    kv=KvMove("/slots/{slot}?action=save", "/slots/{slot}?action=restore", "id_slot", 0.008),
+)
+"""Its streams lose the ids of characters made of several tokens (recorded: the last one only), so text it is, behind
+the prompt as its own template renders it. `fixed_s`: measured, save 4.5 ms and restore 3.5 ms for 12.6 MB in a page
+cache; an upper bound for small slots."""
+
 
 class LlamaCpp(Dialect):
     """llama.cpp's llama-server."""
@@ -36,7 +53,7 @@ class LlamaCpp(Dialect):
     polls = (Poll(SLOTS), Poll(PAGE))
     detect_paths = (cards.MODELS_PATH, PROPS)
     endless = True
-    resume = Resume.TEXT
+    continuation = CONTINUATION
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:
         """Known by the owner of its model cards or by the slots in its properties."""

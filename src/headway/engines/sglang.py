@@ -13,7 +13,8 @@ from headway.core.ids import ReplicaId
 from headway.core.plugin import Plugin
 from headway.core.replica import LoadSample
 from headway.engines import cards
-from headway.engines.base import Dialect, Facts, Poll, Reading, Resume
+from headway.engines.base import Dialect, Facts, Poll, Reading
+from headway.engines.continuation import Continuation, Way, Words
 from headway.engines.gauges import Gauges, whole
 from headway.wire import promtext
 
@@ -42,6 +43,16 @@ FIELDS = {
     "max_num_seqs": "max_running_requests",
 }
 
+CONTINUATION = Continuation(
+    chat=Way.MESSAGE,
+    completion=Way.TEXT,
+    media=Way.MESSAGE,
+    default_tokens=16,
+    pins=("repetition_penalty",),  # whether it counts the prompt was not measured
+    tokenise=Words("/tokenize", "prompt", "tokens", {"add_special_tokens": False}),
+)
+"""Its chat streams refuse to tell ids (400, recorded), so text it is; a client's own prompt of ids is kept as ids."""
+
 
 class Sglang(Dialect):
     """SGLang's HTTP server."""
@@ -51,7 +62,7 @@ class Sglang(Dialect):
     polls = (Poll(LOADS), Poll(PAGE, unless=LOADS))
     detect_paths = (cards.MODELS_PATH, SERVER, OLD_SERVER)
     heartbeat = b'"timestamp"'
-    resume = Resume.TOKENS
+    continuation = CONTINUATION
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:
         """Known by the owner of its model cards, or by a server description of its shape."""

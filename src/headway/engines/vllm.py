@@ -13,7 +13,8 @@ from headway.core.plugin import Plugin
 from headway.core.precision import of_model, rank
 from headway.core.replica import LoadSample
 from headway.engines import cards, orca
-from headway.engines.base import Dialect, Facts, Poll, Reading, Resume
+from headway.engines.base import Dialect, Facts, Poll, Reading
+from headway.engines.continuation import Continuation, Way, Words
 from headway.engines.gauges import Gauges, Labels, whole
 from headway.wire import promtext
 
@@ -42,6 +43,16 @@ NAMES = frozenset(
 SLEEP_LEVELS = {"awake": 0, "weights_offloaded": 1, "discard_all": 2}
 PAUSED_LEVEL = 1  # a paused engine keeps its weights, but like one asleep it lets requests hang
 
+CONTINUATION = Continuation(
+    chat=Way.IDS,
+    completion=Way.IDS,
+    media=Way.MESSAGE,  # a completion cannot carry images
+    default_tokens=16,
+    tokenise=Words("/tokenize", "prompt", "tokens", {"add_special_tokens": False}),
+    detokenise=Words("/detokenize", "tokens", "prompt"),
+)
+"""Its streams tell ids on request (`return_token_ids`), and completions take ids as a prompt."""
+
 
 class Vllm(Dialect):
     """vLLM's OpenAI server."""
@@ -53,7 +64,7 @@ class Vllm(Dialect):
     request_headers = (("endpoint-load-metrics-format", "TEXT"),)
     sample_header = orca.HEADER
     heartbeat = b"process_cpu_seconds_total"
-    resume = Resume.TOKENS
+    continuation = CONTINUATION
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:
         """Known by the owner of its model cards or by the prefix of its metrics."""

@@ -7,7 +7,7 @@ Every value that is kept keeps its bytes. What changes: the prompt, the limits (
 target streams, tells its usage and, where asked, its token ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -27,6 +27,7 @@ _CHAT_ONLY: Final = frozenset({
 """Fields that mean nothing, or something else, once a chat goes on as a completion."""
 
 _ZERO: Final = frozenset({b"0", b"0.0"})
+_NEUTRAL: Final = frozenset({b"null", b"false", b"0", b"0.0", b"1", b"1.0", b"[]"})
 _LIMITS: Final = ("max_completion_tokens", "max_tokens", "n_predict")
 
 Raws = dict[str, bytes]
@@ -85,6 +86,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 ALL: Final = Wants()
 NO_IDS: Final = Wants(ids=False)
+NO_MORE: Final[Mapping[str, object]] = {}
 
 
 def by_ids(
@@ -93,7 +95,7 @@ def by_ids(
     said: Sequence[int],
     limits: Limits,
     wants: Wants = ALL,
-    **more: object,
+    more: Mapping[str, object] = NO_MORE,
 ) -> Ask:
     """Chat or completion, continued as a completion of token ids: prompt, then what was generated.
 
@@ -111,7 +113,7 @@ def by_text(
     generated: int,
     limits: Limits,
     wants: Wants = NO_IDS,
-    **more: object,
+    more: Mapping[str, object] = NO_MORE,
 ) -> Ask:
     """The same by text: `prompt` as the engine renders it, then what the client was sent, which stands for `generated`
     tokens. Where the client's own prompt is ids, `said` is what the engine makes of the text. Raises as `by_ids`.
@@ -125,7 +127,14 @@ def by_text(
     return _completion(fields, [*prompt, *said], wants, more)
 
 
-def by_message(body: Octets, said: str, generated: int, limits: Limits, wants: Wants = NO_IDS, **more: object) -> Ask:
+def by_message(
+    body: Octets,
+    said: str,
+    generated: int,
+    limits: Limits,
+    wants: Wants = NO_IDS,
+    more: Mapping[str, object] = NO_MORE,
+) -> Ask:
     """A chat continued as a chat: the answer so far becomes the assistant's message, which the template leaves open.
     A chat without a limit goes on without one: what is left of the context is what was left before."""
     fields = _fields(body)
@@ -145,12 +154,12 @@ def prompt_of(body: Octets) -> str | list[int] | None:
         return None
 
 
-def rendering(body: Octets, **more: object) -> bytes:
+def rendering(body: Octets) -> bytes:
     """The body that asks an engine for the prompt of a chat (vLLM's /tokenize, llama.cpp's /apply-template)."""
     kept = ("model", "messages", "add_generation_prompt", "continue_final_message", "chat_template")
     fields = _fields(body)
     names = (*kept, "chat_template_kwargs", "add_special_tokens", "tools")
-    return _written({name: fields[name] for name in names if name in fields}, more)
+    return _written({name: fields[name] for name in names if name in fields}, NO_MORE)
 
 
 def stops(body: Octets) -> Stops:
@@ -163,6 +172,17 @@ def stops(body: Octets) -> Stops:
     strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
     greedy = fields.get("temperature") in _ZERO or _number(fields.get("top_k")) == 1
     return Stops(tuple(filter(None, strings)), fields.get("include_stop_str_in_output") == b"true", greedy)
+
+
+def has(body: Octets, name: str) -> bool:
+    """Whether the body has this field."""
+    return name in _fields(body)
+
+
+def first_set(body: Octets, names: Sequence[str]) -> str:
+    """The first of these fields that is there and not null, false, zero or one; "" if none is."""
+    fields = _fields(body)
+    return next((name for name in names if fields.get(name, b"null") not in _NEUTRAL), "")
 
 
 def limit_of(body: Octets, prompt_tokens: int, limits: Limits) -> int:
@@ -203,7 +223,7 @@ def _shrink(fields: Raws, generated: int, limit: int) -> None:
         fields["min_tokens"] = b"%d" % max(0, least - generated)
 
 
-def _completion(fields: Raws, prompt: str | list[int], wants: Wants, more: dict[str, object]) -> Ask:
+def _completion(fields: Raws, prompt: str | list[int], wants: Wants, more: Mapping[str, object]) -> Ask:
     kept = {name: raw for name, raw in fields.items() if name not in _CHAT_ONLY}
     kept["prompt"] = msgspec.json.encode(prompt)
     return Ask(COMPLETIONS, _written(_streaming(kept, wants), more))
@@ -235,6 +255,6 @@ def _with_answer(fields: Raws, said: str) -> bytes:
     return messages_raw[:-1] + b"," + answer + b"]"
 
 
-def _written(fields: Raws, more: dict[str, object]) -> bytes:
+def _written(fields: Raws, more: Mapping[str, object]) -> bytes:
     whole = fields | {name: msgspec.json.encode(value) for name, value in more.items()}
     return b"{" + b",".join(msgspec.json.encode(name) + b":" + raw for name, raw in whole.items()) + b"}"
