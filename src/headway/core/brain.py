@@ -7,7 +7,7 @@ commands of an event, records last, so that a body sends before it writes.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headway.core.admission import Admission, expired
@@ -49,7 +49,8 @@ SHOWN = 100
 class Brain:
     """All decisions. Same config, policy, chance and events: same commands."""
 
-    def __init__(self, config: BrainConfig, policy: Policy, chance: Chance) -> None:
+    def __init__(self, config: BrainConfig, policy: Policy, chance: Chance, others: Sequence[Policy] = ()) -> None:
+        """`others`: policies that requests may ask for by name; the queue is that of `policy`."""
         self._config = config
         late = policy.binds_late or config.admission.every_policy
         self._fleet = Fleet(
@@ -62,8 +63,8 @@ class Brain:
             config.speed,
             foresees=late or getattr(policy, "foresees", True),
         )
-        self._scheduler = Scheduler(self._fleet, policy, chance, config.scheduler, config.affinity)
-        self._tracker = policy if isinstance(policy, Tracker) else None
+        self._scheduler = Scheduler(self._fleet, policy, chance, config.scheduler, config.affinity, others)
+        self._trackers = [each for each in (policy, *others) if isinstance(each, Tracker)]
         self._admission = Admission(self._fleet, config.admission, config.slo, config.pace, late)
         self._retries = Retries(config.retry)
         self._jobs: dict[RequestId, Job] = {}
@@ -106,7 +107,7 @@ class Brain:
             panic,
             views,
             errors,
-            pools=self._relief.states(at),
+            pools=self._relief.states(views),
             held=self._holding.held(at, SHOWN),
             tenants=admission.tenancy.states(),
         )
@@ -137,6 +138,11 @@ class Brain:
         if pool is None:
             text = f"The model `{request.model[:256]}` does not exist"
             out.append(Reject(request.id, 404, "model_not_found", text))
+            return
+        if request.policy and request.policy not in self._scheduler.policies:
+            known = ", ".join(sorted(self._scheduler.policies))
+            text = f"The policy `{request.policy[:64]}` is not offered; these are: {known}"
+            out.append(Reject(request.id, 400, "unknown_policy", text))
             return
         tenancy = self._admission.tenancy
         if tenancy.usages:
@@ -223,8 +229,8 @@ class Brain:
             demand,
         )
         self._fleet.opened(replica, entry, at)
-        if self._tracker is not None:
-            self._tracker.sent(demand, spec.id, at)
+        for tracker in self._trackers:
+            tracker.sent(demand, spec.id, at)
         if self._admission.pace is not None:
             self._admission.pace.sent(choice.view, entry.uncached, at)
         self._admission.tenancy.sent(demand)
@@ -259,8 +265,8 @@ class Brain:
         entry = self._fleet.ledger.settle(event.attempt_id, at)
         if entry is None:
             return
-        if self._tracker is not None:
-            self._tracker.ended(entry.request, entry.replica_id)
+        for tracker in self._trackers:
+            tracker.ended(entry.request, entry.replica_id)
         replica = self._fleet.settled(entry, outcome, at)
         if replica is not None:
             self._judge(replica, entry, outcome, at, out)

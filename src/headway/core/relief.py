@@ -7,7 +7,7 @@ comes and nothing is wrong.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -26,7 +26,7 @@ from headway.core.sessions import Sessions
 from headway.core.standing import Replica
 from headway.core.tenancy import Tenancy
 from headway.core.tenant import Tier
-from headway.core.view import PoolState
+from headway.core.view import PoolState, ReplicaView
 
 TIMER = "degrade:"
 
@@ -122,10 +122,7 @@ class Relief:
         else:
             self._standing[name] = standing
         for pool in self._scheduler.pools_of(name):
-            strained = self.degrade.pool(pool.model)
-            strained.stands(pool.replicas, at, out)
-            if strained.settling:
-                self._arm(at + self.degrade.config.tick_s, out)
+            self._stand(pool, at, out)
         self._arm(self._revive(replica, at, out), out)
 
     def regrouped(self, at: float, out: list[Command]) -> None:
@@ -134,7 +131,7 @@ class Relief:
         self._restarts.keep(self._replicas)
         self._standing = {name: each for name, each in self._standing.items() if name in self._replicas}
         for pool in self._scheduler.pools.values():
-            self.degrade.pool(pool.model).stands(pool.replicas, at, out)
+            self._stand(pool, at, out)
 
     def timer(self, at: float, out: list[Command]) -> None:
         """Look at every pool, and at every replica that is dead."""
@@ -148,35 +145,45 @@ class Relief:
             next_look = min(next_look, self._revive(self._replicas[name], at, out))
         self._arm(next_look, out)
 
-    def states(self, at: float) -> tuple[PoolState, ...]:
-        """How every model fares."""
-        return tuple(self._state(pool) for _, pool in sorted(self._scheduler.pools.items()))
+    def states(self, views: Sequence[ReplicaView]) -> tuple[PoolState, ...]:
+        """How every model fares, as these views of all replicas have it."""
+        fresh = {view.spec.id: view for view in views}
+        return tuple(self._state(pool, fresh) for _, pool in sorted(self._scheduler.pools.items()))
 
     # -- steps -------------------------------------------------------------------------------------------------
+
+    def _stand(self, pool: Pool, at: float, out: list[Command]) -> None:
+        strained = self.degrade.pool(pool.model)
+        strained.stands(pool.replicas, at, out)
+        if strained.settling:
+            self.watch(at, out)
 
     def _look(self, pool: Pool, at: float, out: list[Command]) -> bool:
         """Measure one pool. True if it must be looked at again soon."""
         strained = self.degrade.pool(pool.model)
-        began = strained.measured(self._saturation(pool), at, out)
+        views = [replica.view for replica in pool.replicas if replica.view is not None and _at_work(replica)]
+        began = strained.measured(self._saturation(views, pool.model), at, out)
         strained.stands(pool.replicas, at, out)
         if began and self.degrade.config.levels:
             self._holding.shed(pool.model, Tier.STANDARD, at, out)
         return strained.restless(at)
 
-    def _saturation(self, pool: Pool) -> float:
+    def _saturation(self, views: Sequence[ReplicaView], model: str) -> float:
         admission = self._admission
         held = admission.late and admission.config.hold
-        return saturation(pool.candidates, self._wait_s(pool.model), held, self.degrade.config)
+        return saturation(views, self._wait_s(model), held, self.degrade.config)
 
     def _wait_s(self, model: str) -> float:
         """What one of STANDARD that comes now must expect: whoever matters less does not delay it."""
         return max((queue.wait_of(Tier.STANDARD) for queue in self._admission.lanes(model)), default=0.0)
 
-    def _state(self, pool: Pool) -> PoolState:
+    def _state(self, pool: Pool, fresh: Mapping[ReplicaId, ReplicaView]) -> PoolState:
         strained = self.degrade.pools.get(pool.model)
         level, burst = (int(strained.level), strained.burst) if strained is not None else (0, False)
         queued = sum(len(queue) for queue in self._admission.lanes(pool.model))
-        return PoolState(pool.model, queued, level, burst, self._saturation(pool), self._wait_s(pool.model))
+        views = [fresh[replica.spec.id] for replica in pool.replicas if _at_work(replica)]
+        full = self._saturation(views, pool.model)
+        return PoolState(pool.model, queued, level, burst, full, self._wait_s(pool.model))
 
     def _revive(self, replica: Replica, at: float, out: list[Command]) -> float:
         """Have it restarted if it is dead and nobody wants it to be. Returns when to look again."""
@@ -187,6 +194,11 @@ class Relief:
         if due < self._due:
             self._due = due
             out.append(SetTimer(TIMER, due))
+
+
+def _at_work(replica: Replica) -> bool:
+    """Whether what it has says anything about its pool."""
+    return not (replica.health.ejected or replica.draining)
 
 
 def _may_use(tenancy: Tenancy, tenant: str, model: str) -> bool:
