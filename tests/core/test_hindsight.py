@@ -131,9 +131,16 @@ def test_a_standing_gauge_is_no_judge() -> None:
     assert error.forecasts <= 2
 
 
+def expecting(*mean: float) -> Account:
+    """An account whose forecast is this, by horizon."""
+    account = Account()
+    account.curve.mean = list(mean) or [0.0] * len(HORIZONS)
+    return account
+
+
 def hindsight() -> Hindsight:
     made = Hindsight()
-    made.foresee(0.0, [1000.0 + 10.0 * k for k in range(len(HORIZONS))], 500.0, 0.01)
+    made.foresee(0.0, expecting(*(1000.0 + 10.0 * k for k in range(len(HORIZONS)))), 500.0, 0.01)
     return made
 
 
@@ -146,14 +153,23 @@ def test_forecasts_are_read_between_their_horizons(after_s: float, expected: flo
     assert list(made.ahead) == [pytest.approx(0.0)]
 
 
+def test_steps_are_counted_where_tokens_tell_them() -> None:
+    made, account = Hindsight(), expecting(*(float(step) for step in HORIZONS))
+    account.decoding = 3
+    made.foresee(0.0, account, 0.0, 0.01)
+    account.decoding, account.generated = 5, 400
+    made.reported(2.0, 100.0, 0.0, 0.0, account, CAPACITY)
+    assert list(made.ahead) == [0.0], "400 tokens of 4 are 100 steps, where two seconds would have been 200"
+
+
 def test_one_forecast_waits_at_a_time_and_may_be_forgotten() -> None:
     made = hindsight()
-    made.foresee(1.0, [0.0] * len(HORIZONS), 0.0, 0.01)
+    made.foresee(1.0, expecting(), 0.0, 0.01)
     made.reported(1.0, 0.0, 0.0, 0.0, Account(), CAPACITY)
     assert not made.ahead
     made.reported(AHEAD_S, 1525.0, 0.0, 0.0, Account(), CAPACITY)
     assert made.ahead[0] < 0.001
-    made.foresee(3.0, [0.0] * len(HORIZONS), 0.0, 0.01)
+    made.foresee(3.0, expecting(), 0.0, 0.01)
     made.forget()
     made.reported(9.0, 0.0, 0.0, 0.0, Account(), CAPACITY)
     assert len(made.ahead) == 1

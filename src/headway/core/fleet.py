@@ -189,7 +189,7 @@ class Fleet:
         if self._foresees:
             account.curve.reset(entry.share for entry in account.entries.values())
             others = replica.gauges.foreign_tokens(account)
-            replica.gauges.hindsight.foresee(at, account.curve.mean, others, step)
+            replica.gauges.hindsight.foresee(at, account, others, step)
         self.touch(replica)
 
     def _revise(self, entry: Entry, account: Account) -> None:

@@ -2,9 +2,10 @@
 
 A report says how full the pool was when it was asked for. What the ledger and the reports before had said of that
 moment is compared with it, and so is what the forecast had said `AHEAD_S` earlier: what those who ran then were
-expected to hold by now, and with it what those hold who came since (that was nobody's forecast). Of prompts that are
-being prefilled nobody knows how much is in the pool: anything between nothing and all of it is no error. Errors are
-fractions of the pool, because it is room in the pool that they cost. Nothing here decides anything.
+expected to hold after as many decode steps as there were since (forecasts count in steps), and with it what those hold
+who came since (that was nobody's forecast). Of prompts that are being prefilled nobody knows how much is in the pool:
+anything between nothing and all of it is no error. Errors are fractions of the pool, because it is room in the pool
+that they cost. Nothing here decides anything.
 """
 
 from collections import deque
@@ -22,9 +23,9 @@ AHEAD_S: Final = 2.0
 KEEP: Final = 128
 """Errors kept of each kind: a minute of load reports. Their 99th percentile is nearly the worst of that minute."""
 
-Foreseen = tuple[float, Sequence[float], float, float]
-"""A forecast that waits for its moment: when it was made, mean use by horizon, tokens that were not ours, and seconds
-per decode step."""
+Foreseen = tuple[float, Sequence[float], float, float, int, int]
+"""A forecast that waits for its moment: when it was made, mean use by horizon, tokens that were not ours, seconds per
+decode step as believed, tokens generated until then, and how many decoded."""
 
 
 class Hindsight:
@@ -37,10 +38,10 @@ class Hindsight:
         self.ahead: deque[float] = deque(maxlen=KEEP)
         self._waiting: Foreseen | None = None
 
-    def foresee(self, at: float, mean: Sequence[float], others: float, step_s: float) -> None:
-        """A forecast was made; one is checked at a time. `mean`: by horizon, never changed; `others`: not ours."""
+    def foresee(self, at: float, account: Account, others: float, step_s: float) -> None:
+        """A forecast was made; one is checked at a time. `others`: tokens that are not ours."""
         if self._waiting is None:
-            self._waiting = (at, mean, others, step_s)
+            self._waiting = (at, account.curve.mean, others, step_s, account.generated, account.decoding)
 
     def reported(
         self, at: float, used: float, believed: float, filling: float, account: Account, capacity: int
@@ -52,9 +53,11 @@ class Hindsight:
         if waiting is None or at - waiting[0] < AHEAD_S:
             return
         self._waiting = None
-        made_at, mean, others, step_s = waiting
+        made_at, mean, others, step_s, generated, decoding = waiting
+        tokens, decoded = account.generated - generated, (account.decoding + decoding) / 2
+        steps = tokens / decoded if tokens and decoded else (at - made_at) / step_s
         held, filling = _newcomers(account, made_at, at)
-        expected = max(0.0, _between(mean, (at - made_at) / step_s) + others) + held
+        expected = max(0.0, _between(mean, steps) + others) + held
         self.ahead.append(_beside(used, expected, filling) / capacity)
 
     def summary(self, replica: ReplicaId) -> KvError | None:
