@@ -35,6 +35,7 @@ class Served:
         self.engines = engines
         self.port = 0
         self.admin_port = 0
+        self.admin_token = ""
 
     @property
     def engine(self) -> ScriptedEngine:
@@ -58,7 +59,8 @@ class Served:
     async def admin(self, path: str, method: str = "GET", body: object = None) -> Answer:
         """One request to the admin port."""
         async with RawClient(self.admin_port) as client:
-            return await client.ask(path, body, method=method, headers={"Host": "localhost"})
+            owner = {"Authorization": f"Bearer {self.admin_token}"} if self.admin_token else {}
+            return await client.ask(path, body, method=method, headers={"Host": "localhost", **owner})
 
     async def page(self) -> bytes:
         """The metrics page."""
@@ -122,10 +124,11 @@ async def serving(
         await engine.start()
     known: dict[str, str] = {} if detected else {"engine": "vllm", "model": "m"}
     replicas = [{"url": url, **known} for url in (*(engine.url for engine in engines), *urls)]
-    whole = {"listen": {"port": 0}, "admin": {"port": 0}, "replicas": replicas, **(settings or {})}
+    whole: dict[str, Any] = {"listen": {"port": 0}, "admin": {"port": 0}, "replicas": replicas, **(settings or {})}
     (folder / "headway.yaml").write_text(json.dumps(whole))
     with running(folder, "serve", "serve", "--config", str(folder / "headway.yaml")) as process:
         served = Served(process, engines)
+        served.admin_token = whole["admin"].get("token", "")
         ports = await asyncio.to_thread(lambda: process.ports)
         served.port, served.admin_port = ports["port"], ports["admin_port"]
         try:

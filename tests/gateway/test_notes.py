@@ -61,6 +61,14 @@ def test_forms_and_expectations() -> None:
     assert notes("expect: else").expects_oddly
 
 
+def test_an_invented_method_is_not_repeated_in_logs() -> None:
+    assert [notes(first=f"{method} /x HTTP/1.1").method for method in ("TRACE", "HW-KEY", "get")] == [
+        "TRACE",
+        "OTHER",
+        "OTHER",
+    ]
+
+
 def test_what_is_served() -> None:
     assert notes().inference
     wrong = notes(first="GET /v1/completions HTTP/1.1")

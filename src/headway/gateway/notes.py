@@ -8,6 +8,9 @@ from headway.gateway.routes import UNMATCHED, Kind, Route
 from headway.gateway.target import Target
 from headway.telemetry.redact import without_secrets
 
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"))
+"""Others share a name in the log: a client may call its method what it likes."""
+
 MAX_SESSION_KEY_CHARS = 256
 MAX_DEADLINE_S = 86_400.0
 MAX_NAME_CHARS = 64
@@ -35,7 +38,7 @@ class Notes:
         cors: CorsLines,
         who: Identity | Refusal = ANYBODY,
     ) -> None:
-        self.method = head.method
+        self.method = head.method if head.method in METHODS else "OTHER"
         self.minor = head.minor
         self.route = route
         self.template = route.template if route is not None else UNMATCHED

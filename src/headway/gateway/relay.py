@@ -359,7 +359,7 @@ class StreamRelay(_Holding):
         if scanner.aborted:
             self._aborted_early()
         elif scanner.error is not None and not self.outlet.body_sent:
-            self._error_early(scanner.error, in_band_kind(scanner.error_status))
+            self._error_early(in_band_kind(scanner.error_status))
         elif scanner.first_content:
             self._content = True
             self.boss.first_token()
@@ -370,11 +370,12 @@ class StreamRelay(_Holding):
         elif self._waited or scanner.error is not None or scanner.finished or not fits:
             self._release()
 
-    def _error_early(self, error: str, kind: OutcomeKind) -> None:
+    def _error_early(self, kind: OutcomeKind) -> None:
+        """The engine's words are for the client alone: they may repeat its prompt, and what is told here is kept."""
         if kind is OutcomeKind.CLIENT_ERROR:  # nobody else would say otherwise
             self._release()
         else:
-            self.boss.failed(kind, error)
+            self.boss.failed(kind, "the stream began with an error of the engine's")
 
     def _aborted_early(self) -> None:
         if self.outlet.body_sent:
