@@ -1,10 +1,15 @@
 """Policies with accounts of their own hear of every dispatch and of every end, and of nothing else."""
 
+import random
+
+from headway.core.brain import Brain
+from headway.core.commands import Reject
+from headway.core.constants import BrainConfig
 from headway.core.ids import ReplicaId
 from headway.core.outcome import OutcomeKind
 from headway.core.plugin import Tracker
 from headway.core.request import Demand, RequestInfo
-from tests.core.house import FewestInFlight, House, sent_to
+from tests.core.house import FewestInFlight, Fixed, House, decision, sent_to
 
 
 class Tracking(FewestInFlight):
@@ -52,3 +57,19 @@ def test_a_request_that_is_held_was_not_sent() -> None:
 
 def test_a_policy_without_accounts_is_left_alone() -> None:
     assert not isinstance(FewestInFlight(), Tracker)
+
+
+def test_a_request_may_ask_for_another_policy() -> None:
+    fewest, fixed = FewestInFlight(), Fixed({"a": 2.0, "b": 1.0})
+    brain = Brain(BrainConfig(), fewest, random.Random(1), [fixed])
+    house = House()
+    house.brain = brain
+    house.add("a", "b")
+    made = [decision(house.ask(f"r{n}", policy="fixed")) for n in range(3)]
+    assert {(one.policy, one.chosen) for one in made} == {("fixed", "b")}
+    assert decision(house.ask("s")).policy == "fewest"
+    assert decision(house.ask("t", policy="fewest")).chosen == "a"
+    (refusal,) = house.ask("u", policy="other")
+    assert isinstance(refusal, Reject)
+    assert (refusal.status, refusal.code) == (400, "unknown_policy")
+    assert "fewest, fixed" in refusal.message

@@ -12,26 +12,29 @@ from headway.compose.settings import Settings
 from headway.compose.source import Problem, SettingsError
 from headway.core.brain import Brain
 from headway.core.constants import BrainConfig
-from headway.core.plugin import Plugin
+from headway.core.plugin import Plugin, Policy
 from headway.wire import journal
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """A policy by name with its config, the brain's config, and the seed of its chance."""
+    """A policy by name with its config, the brain's config, and the seed of its chance. `others`: policies that
+    requests may ask for, with their own constants."""
 
     policy: str
     seed: int
     config: BrainConfig
     policy_config: msgspec.Struct
+    others: tuple[str, ...] = ()
 
     def header(self) -> bytes:
         """The first line of a journal."""
-        return journal.encode_header(self.policy, self.seed, self.config, self.policy_config)
+        return journal.encode_header(self.policy, self.seed, self.config, self.policy_config, self.others)
 
     def brain(self, registry: Registry) -> Brain:
         """A fresh brain."""
         policy = registry.policies[self.policy].factory(self.policy_config)
-        return Brain(self.config, policy, random.Random(self.seed))
+        others = [_made(name, registry) for name in self.others]
+        return Brain(self.config, policy, random.Random(self.seed), others)
 
 
 def from_settings(settings: Settings, registry: Registry) -> Recipe:
@@ -40,7 +43,9 @@ def from_settings(settings: Settings, registry: Registry) -> Recipe:
     plugin = _policy(settings.policy.name, registry)
     options: Mapping[str, Any] = settings.policy.options
     policy_config = convert(dict(options), plugin.config, ("policy", "options"))
-    return Recipe(plugin.name, seed, convert(_brain(settings), BrainConfig, ("brain",)), policy_config)
+    asked = {name for limits in settings.tenants.values() for name in limits.policies} | set(settings.policy.others)
+    others = tuple(sorted(_policy(name, registry).name for name in asked - {plugin.name}))
+    return Recipe(plugin.name, seed, convert(_brain(settings), BrainConfig, ("brain",)), policy_config, others)
 
 
 def _brain(settings: Settings) -> dict[str, Any]:
@@ -58,12 +63,19 @@ def from_header(header: journal.Header, registry: Registry) -> Recipe:
     """Raises SettingsError for a policy that is not installed, msgspec.DecodeError for configs of another shape."""
     plugin = _policy(header.policy, registry)
     config = msgspec.json.decode(header.config, type=BrainConfig)
-    return Recipe(plugin.name, header.seed, config, msgspec.json.decode(header.policy_config, type=plugin.config))
+    policy_config = msgspec.json.decode(header.policy_config, type=plugin.config)
+    return Recipe(plugin.name, header.seed, config, policy_config, header.others)
 
 
 def replay(lines: Iterable[bytes], registry: Registry) -> journal.Mismatch | None:
     """Repeat a journal; the first difference, or None. Raises JournalError, SettingsError or msgspec.DecodeError."""
     return journal.replay(lines, lambda header: from_header(header, registry).brain(registry))
+
+
+def _made(name: str, registry: Registry) -> Policy:
+    plugin = _policy(name, registry)
+    policy: Policy = plugin.factory(plugin.config())
+    return policy
 
 
 def _policy(name: str, registry: Registry) -> Plugin:

@@ -119,6 +119,9 @@ class Policy(Section):
 
     name: str = Field(default="headroom", description="Name of a policy: `headway check --list` shows all.")
     options: dict[str, Any] = Field(default={}, description="Constants of that policy.")
+    others: list[str] = Field(
+        default=[], description="Further policies that requests may ask for by header; those of tenants are added."
+    )
 
 
 class Limits(Section):

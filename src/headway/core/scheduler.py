@@ -18,7 +18,7 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 
-from headway.core.affinity import Affinity
+from headway.core.affinity import Affinity, Keeps, Refuses
 from headway.core.commands import Command, HealthChanged, Record
 from headway.core.constants import AffinityConfig, SchedulerConfig
 from headway.core.entries import Choice
@@ -35,9 +35,6 @@ from headway.core.view import Candidate, Decision, Forecast, ReplicaView
 
 Avoid = Callable[[ReplicaId, str], str]
 """Given a replica and why it is not preferred, a reason against it for one request, or nothing."""
-
-Refuses = Callable[[ReplicaView], str]
-"""Why a replica cannot take a request now, empty if it can."""
 
 _CLOSED = Phase.CLOSED  # looked up once: members of an enum are slow to get at, and this is asked per request
 
@@ -209,13 +206,16 @@ class Scheduler:
         chance: Chance,
         config: SchedulerConfig | None = None,
         affinity: AffinityConfig | None = None,
+        others: Sequence[Policy] = (),
     ) -> None:
+        """`others`: policies that requests may ask for by name."""
         self._fleet = fleet
         self._chance = chance
         self._config = config or SchedulerConfig()
         self._affinity = affinity or AffinityConfig()
-        self._yields = self._affinity.yields if getattr(policy, "compares", True) else math.inf
+        self._yields = self._affinity.yields if getattr(policy, "minds_prefixes", False) else 0.0
         self.policy = policy
+        self.policies = {each.name: each for each in (*others, policy)}
         self.pools: dict[str, Pool] = {}
         self._listed: dict[str, Variants] = {}
         self._member: dict[ReplicaId, tuple[Pool, ...]] = {}
@@ -249,9 +249,7 @@ class Scheduler:
 
     def sent(self, model: str, spec: ReplicaSpec, at: float) -> tuple[tuple[str, str], ...]:
         """A request goes there. What its client is to be told about it, as response headers."""
-        pool = self.pools.get(model)
-        if pool is None:
-            return ()
+        pool = self.pools[model]
         if pool.rollout.newcomers:
             pool.rollout.sent(spec.version, at)
         return () if pool.variants.uniform else pool.variants.disclosed(spec)
@@ -318,7 +316,9 @@ class Scheduler:
             views, exclusions = self._narrow(pool, views, exclusions, at_least, avoid)
         if pool.rollout.newcomers:
             views, exclusions = self._ramped(pool, views, exclusions, at_least, avoid, at)
-        kept = None if among is not None else self._kept(pool, demand, views, refuses)
+        kept = None
+        if demand.request.session_key and pool.affinity is not None and among is None:
+            kept = pool.affinity.keeps(demand.request, views, refuses)
         if len(views) > self._config.considered > 0:
             drawn = self._draw(views, demand, kept)
             choice = self._rank(demand, drawn, _more(exclusions, "not_drawn", len(views) - len(drawn)), at, kept)
@@ -336,18 +336,6 @@ class Scheduler:
                 fitting.append(view)
         return self._rank(demand, fitting, exclusions, at, kept)
 
-    def _kept(
-        self, pool: Pool, demand: Demand, views: Sequence[ReplicaView], refuses: Refuses | None
-    ) -> ReplicaId | None:
-        """Where the request's session keeps to at the moment, None if it names none or has nowhere to be."""
-        affinity, request = pool.affinity, demand.request
-        if affinity is None or not request.session_key:
-            return None
-        for view in affinity.preferred(request, views):
-            if refuses is None or not refuses(view):
-                return view.spec.id
-        return None
-
     def insist(self, pool: Pool, demand: Demand, at: float, at_least: int, tried: Sequence[ReplicaId]) -> Choice | None:
         """Somebody for a request that cannot wait and has failed elsewhere: a candidate even if the policy wants none
         of them, else one of those not preferred (but never in place of a trial that is under way)."""
@@ -364,7 +352,7 @@ class Scheduler:
                 return self._rank(demand, views, others, at, insist=True)
         return self._rank(demand, views, exclusions, at, insist=True)
 
-    def _draw(self, views: Sequence[ReplicaView], demand: Demand, kept: ReplicaId | None) -> list[ReplicaView]:
+    def _draw(self, views: Sequence[ReplicaView], demand: Demand, kept: Keeps | None) -> list[ReplicaView]:
         """A window of the (circular) list at a random place, and outside of it the warmest and where the session keeps
         to, sorted by id."""
         count = self._config.considered
@@ -376,7 +364,7 @@ class Scheduler:
             warmest = heapq.nlargest(self._config.warmest, demand.hits.items(), key=_by_hit)
             outside = {replica_id for replica_id, hit in warmest if hit > 0} - inside
             if kept is not None:
-                outside.add(kept)
+                outside.add(kept[0])
             if not outside <= inside:
                 drawn = [view for view in views if view.spec.id in inside or view.spec.id in outside]
         return drawn
@@ -426,16 +414,17 @@ class Scheduler:
         views: Sequence[ReplicaView],
         exclusions: dict[str, int],
         at: float,
-        kept: ReplicaId | None = None,
+        kept: Keeps | None = None,
         insist: bool = False,
     ) -> Choice | None:
         if not views:
             return None
-        costs = self.policy.costs(demand, views, at, self._chance)
+        policy = self._policy(demand)
+        costs = policy.costs(demand, views, at, self._chance)
         best = min(costs)[0]
         if kept is not None:
-            index = next(i for i, view in enumerate(views) if view.spec.id == kept)
-            if self._yields == math.inf or costs[index][0] <= self._yields * best < math.inf:
+            index = next(i for i, view in enumerate(views) if view.spec.id == kept[0])
+            if kept[1] or not self._yields or costs[index][0] <= self._yields * best < math.inf:
                 return Choice(views[index], index, views, costs, exclusions)
         if not best < math.inf:  # never, or not a number
             best = min((cost[0] for cost in costs if cost[0] < math.inf), default=math.inf)
@@ -444,16 +433,21 @@ class Scheduler:
                     return None
                 index = min(range(len(views)), key=[view.in_flight for view in views].__getitem__)
                 return Choice(views[index], index, views, costs, exclusions)
-        edge = best + self.policy.tolerance * abs(best)
+        edge = best + policy.tolerance * abs(best)
         near = [i for i, cost in enumerate(costs) if cost[0] <= edge]
         index = near[int(self._chance.random() * len(near))] if len(near) > 1 else near[0]
         return Choice(views[index], index, views, costs, exclusions)
+
+    def _policy(self, demand: Demand) -> Policy:
+        """The policy that a request asked for."""
+        name = demand.request.policy
+        return self.policies[name] if name else self.policy
 
     def decision(
         self, choice: Choice, demand: Demand, expected: Forecast, at: float, attempt: int, queued_s: float
     ) -> Decision:
         """Why this went there: the chosen one and the best others."""
-        views, costs = choice.views, choice.all_costs
+        views, costs, policy = choice.views, choice.all_costs, self._policy(demand)
         order = sorted(range(len(views)), key=[cost[0] for cost in costs].__getitem__)
         if len(order) > self._config.candidates:
             del order[self._config.candidates :]
@@ -469,11 +463,11 @@ class Scheduler:
         return Decision(
             demand.request.id,
             at,
-            self.policy.name,
+            policy.name,
             choice.view.spec.id,
             attempt,
             tuple(best),
-            self.policy.parts,
+            policy.parts,
             choice.exclusions,
             expected,
             queued_s,

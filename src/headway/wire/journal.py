@@ -26,13 +26,15 @@ class JournalError(ValueError):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What is needed to make the same brain again: policy, seed of its chance, and both configs as JSON."""
+    """What is needed to make the same brain again: policy, seed of its chance, and both configs as JSON; and
+    other policies that requests may ask for."""
 
     version: int
     policy: str
     seed: int
     config: msgspec.Raw
     policy_config: msgspec.Raw
+    others: tuple[str, ...] = ()
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -70,10 +72,12 @@ _entry = msgspec.json.Decoder(Entry).decode
 _line = msgspec.json.Decoder(_Line).decode
 
 
-def encode_header(policy: str, seed: int, config: msgspec.Struct, policy_config: msgspec.Struct) -> bytes:
+def encode_header(
+    policy: str, seed: int, config: msgspec.Struct, policy_config: msgspec.Struct, others: tuple[str, ...] = ()
+) -> bytes:
     """The first line. `config`: the brain's; `policy_config`: the policy's own."""
     raw, policy_raw = msgspec.Raw(_encode(config)), msgspec.Raw(_encode(policy_config))
-    return _encode(Header(VERSION, policy, seed, raw, policy_raw)) + b"\n"
+    return _encode(Header(VERSION, policy, seed, raw, policy_raw, others)) + b"\n"
 
 
 def encode_entry(event: Event, commands: list[Command]) -> bytes:
