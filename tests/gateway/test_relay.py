@@ -41,6 +41,7 @@ class Boss:
         self.outlet = Outlet(Client(self))  # type: ignore[arg-type]
         self.advanced = False
         self.injected_usage = injected_usage
+        self.quotes = False
         self.given = b""
         self.said: list[object] = []
 
@@ -64,6 +65,9 @@ class Boss:
 
     def advance(self) -> None:
         self.advanced = True
+
+    def may_be_quoted(self) -> bool:
+        return self.quotes
 
 
 def head(status: int = 200, media: str = "text/event-stream", lines: str = "") -> ResponseHead:
@@ -352,3 +356,36 @@ def test_plain_responses_pass_at_once() -> None:
     boss = Boss()
     PlainRelay(boss, head(404, "text/plain"), -1).lost(OutcomeKind.TRUNCATED, "gone")
     assert boss.said == [("failed", OutcomeKind.TRUNCATED)]
+
+
+OOM = b'{"error":{"message":"CUDA out of memory. Tried to allocate 2.00 GiB","code":500}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "quotes", "kind"),
+    [
+        (500, OOM, False, OutcomeKind.OUT_OF_MEMORY),
+        (502, OOM, False, OutcomeKind.OUT_OF_MEMORY),
+        (500, OOM, True, OutcomeKind.SERVER_ERROR),
+        (500, b"Internal Server Error", False, OutcomeKind.SERVER_ERROR),
+        (503, OOM, False, OutcomeKind.BACKPRESSURE),
+        (429, OOM, False, OutcomeKind.BACKPRESSURE),
+    ],
+)
+def test_an_engine_that_is_out_of_memory_says_so_itself(
+    status: int, body: bytes, quotes: bool, kind: OutcomeKind
+) -> None:
+    boss = Boss()
+    boss.quotes = quotes
+    relay = ErrorRelay(boss, head(status, "application/json"), len(body))
+    relay.feed(body)
+    relay.end()
+    assert boss.said == [("failed", kind)]
+
+
+@pytest.mark.parametrize(("quotes", "kind"), [(False, OutcomeKind.OUT_OF_MEMORY), (True, OutcomeKind.IN_BAND_ERROR)])
+def test_a_stream_may_begin_with_that(quotes: bool, kind: OutcomeKind) -> None:
+    boss = Boss()
+    boss.quotes = quotes
+    stream(boss).feed(b"data: " + OOM + b"\n\n")
+    assert boss.said == [("failed", kind)]

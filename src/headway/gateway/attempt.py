@@ -25,6 +25,7 @@ from headway.wire.answers import answer_of
 from headway.wire.body import BodyError
 from headway.wire.errors import sse_error
 from headway.wire.splice import Piece
+from headway.wire.exhaustion import may_be_quoted
 
 if TYPE_CHECKING:
     from headway.gateway.exchange import Exchange
@@ -303,6 +304,10 @@ class Attempt:
             self._plane.usage_reported(ticket.model)
         tokens = (ticket.prompt_tokens, ticket.cached_tokens, facts.tokens)
         self._over(kind, Outcome(kind, status, committed, True, *tokens, facts.hit_limit, retry_after_s, detail))
+
+    def may_be_quoted(self) -> bool:
+        """Whether an error about memory may repeat what the client said."""
+        return may_be_quoted(self._exchange.body)
 
     def _over(self, kind: OutcomeKind, outcome: Outcome) -> None:
         self._state = OVER

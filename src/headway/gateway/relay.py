@@ -14,6 +14,7 @@ from headway.gateway.head import ResponseHead
 from headway.gateway.outlet import Outlet
 from headway.wire.answers import answer_of
 from headway.wire.errors import sse_error
+from headway.wire.exhaustion import exhausted
 from headway.wire.shapes import Answer
 from headway.wire.sse import Scanner, UsageStripper
 
@@ -63,6 +64,10 @@ class Boss(Protocol):
 
     def advance(self) -> None:
         """Tokens were generated."""
+        ...
+
+    def may_be_quoted(self) -> bool:
+        """Whether an error about memory may repeat what the client said."""
         ...
 
 
@@ -197,7 +202,7 @@ class ErrorRelay(_Holding):
             super().lost(kind, detail)
         elif not self._asked:
             self._asked = True
-            self.boss.failed(kind_of(self.head.status), f"status {self.head.status}, cut short")
+            self.boss.failed(self._kind(), f"status {self.head.status}, cut short")
 
     def soon(self) -> None:
         """The body is slow to come: decide without it."""
@@ -213,7 +218,13 @@ class ErrorRelay(_Holding):
     def _ask(self) -> None:
         if not self._asked:
             self._asked = True
-            self.boss.failed(kind_of(self.head.status), f"status {self.head.status}")
+            self.boss.failed(self._kind(), f"status {self.head.status}")
+
+    def _kind(self) -> OutcomeKind:
+        kind = kind_of(self.head.status)
+        if kind is OutcomeKind.SERVER_ERROR and exhausted(b"".join(self._held)) and not self.boss.may_be_quoted():
+            return OutcomeKind.OUT_OF_MEMORY
+        return kind
 
 
 class AnswerRelay(_Holding):
@@ -359,7 +370,7 @@ class StreamRelay(_Holding):
         if scanner.aborted:
             self._aborted_early()
         elif scanner.error is not None and not self.outlet.body_sent:
-            self._error_early(in_band_kind(scanner.error_status))
+            self._error_early(scanner.error, in_band_kind(scanner.error_status))
         elif scanner.first_content:
             self._content = True
             self.boss.first_token()
@@ -370,11 +381,13 @@ class StreamRelay(_Holding):
         elif self._waited or scanner.error is not None or scanner.finished or not fits:
             self._release()
 
-    def _error_early(self, kind: OutcomeKind) -> None:
+    def _error_early(self, error: str, kind: OutcomeKind) -> None:
         """The engine's words are for the client alone: they may repeat its prompt, and what is told here is kept."""
         if kind is OutcomeKind.CLIENT_ERROR:  # nobody else would say otherwise
             self._release()
         else:
+            if kind is OutcomeKind.IN_BAND_ERROR and exhausted(error.encode("utf-8", "replace")):
+                kind = kind if self.boss.may_be_quoted() else OutcomeKind.OUT_OF_MEMORY
             self.boss.failed(kind, "the stream began with an error of the engine's")
 
     def _aborted_early(self) -> None:
