@@ -120,4 +120,4 @@ def test_garbage_is_an_error_not_a_surprise(line: bytes) -> None:
 
 def test_another_version_is_refused() -> None:
     with pytest.raises(journal.JournalError, match="version 9"):
-        journal.decode_header(header().replace(b'"version":1', b'"version":9'))
+        journal.decode_header(header().replace(b'"version":%d' % journal.VERSION, b'"version":9'))

@@ -8,7 +8,7 @@ import msgspec
 
 from headway.compose.load import convert, near
 from headway.compose.registry import Registry
-from headway.compose.settings import Settings
+from headway.compose.settings import Degradation, Settings
 from headway.compose.source import Problem, SettingsError
 from headway.core.brain import Brain
 from headway.core.constants import BrainConfig
@@ -43,8 +43,10 @@ def from_settings(settings: Settings, registry: Registry) -> Recipe:
     plugin = _policy(settings.policy.name, registry)
     options: Mapping[str, Any] = settings.policy.options
     policy_config = convert(dict(options), plugin.config, ("policy", "options"))
+    for name in settings.policy.others:
+        _policy(name, registry, "others")
     asked = {name for limits in settings.tenants.values() for name in limits.policies} | set(settings.policy.others)
-    others = tuple(sorted(_policy(name, registry).name for name in asked - {plugin.name}))
+    others = tuple(sorted((asked - {plugin.name}) & registry.policies.keys()))
     return Recipe(plugin.name, seed, convert(_brain(settings), BrainConfig, ("brain",)), policy_config, others)
 
 
@@ -53,10 +55,24 @@ def _brain(settings: Settings) -> dict[str, Any]:
     own: dict[str, dict[str, Any]] = {
         "health": {"warm_up": settings.observe.warm_up},
         "scheduler": {"rollout_per_minute": settings.rollout_per_minute},
+        **_degradation(settings.degradation),
     }
     for name, section in settings.brain.items():
         own[name] = {**own.get(name, {}), **section} if isinstance(section, dict) else section
     return own
+
+
+def _degradation(section: Degradation) -> dict[str, dict[str, Any]]:
+    burst, hook = section.burst, section.restart
+    return {
+        "degrade": {"levels": section.levels, "fallbacks": section.fallback},
+        "burst": {"curbs": burst.curbs, "max_tokens": burst.max_tokens, "enter": burst.times},
+        "restart": {
+            "enabled": bool(hook.command or hook.url),
+            "after_s": hook.after_s,
+            "every_s": hook.every_s,
+        },
+    }
 
 
 def from_header(header: journal.Header, registry: Registry) -> Recipe:
@@ -78,9 +94,9 @@ def _made(name: str, registry: Registry) -> Policy:
     return policy
 
 
-def _policy(name: str, registry: Registry) -> Plugin:
+def _policy(name: str, registry: Registry, field: str = "name") -> Plugin:
     plugin = registry.policies.get(name)
     if plugin is None:
         hint = near(name, registry.policies) or f"; there are {', '.join(sorted(registry.policies))}"
-        raise SettingsError("settings", [Problem(("policy", "name"), f"no policy is named {name!r}{hint}")])
+        raise SettingsError("settings", [Problem(("policy", field), f"no policy is named {name!r}{hint}")])
     return plugin
