@@ -14,6 +14,7 @@ from headway.compose.gauges import watch_clients, watch_observer, watch_plane
 from headway.compose.journal import JournalWriter
 from headway.compose.plan import Plan, make_plan
 from headway.compose.registry import Registry, find
+from headway.compose.restart import Restarter, watch_restarts
 from headway.compose.settings import Settings
 from headway.coordinate.base import Source, Undetected
 from headway.coordinate.local import Local
@@ -93,6 +94,7 @@ class App:
 
     async def _close(self) -> None:
         await self._sources.close()
+        await self._restarter.close()
         await self.observer.stop()
         if self._admin is not None:
             self._admin.stop()
@@ -158,7 +160,10 @@ class App:
         self.fleet = Fleet(self.gateway.post, self.observer.watch, self.detect, settings.models, plan.dialects)
         self.gateway.on_probe(self.observer.probe)
         self.gateway.on_warm_up(self.observer.warm_up)
+        self._restarter = Restarter(settings.degradation.restart, self._client, self._url_of)
+        self.gateway.on_restart(self._restarter)
         self._admit_clients()
+        watch_restarts(self.telemetry, self._restarter)
         watch_observer(self.telemetry, self.observer)
         watch_plane(self.telemetry, self.gateway.plane)
 
@@ -171,6 +176,10 @@ class App:
         clients.apply(plan.client_keys)
         self.key_watch = KeyWatch(file, plan.client_keys, clients.apply)
         watch_clients(self.telemetry, clients, self.key_watch)
+
+    def _url_of(self, replica_id: ReplicaId) -> str:
+        target = self.gateway.plane.pool.targets.get(replica_id)
+        return target.spec.url if target is not None else ""
 
     def _open_admin(self) -> None:
         admin = self.plan.settings.admin

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from headway.compose.keyfile import NAME
+from headway.core.constants import BurstConfig, DegradeConfig, RestartConfig
 from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import INFERENCE_PATHS
 from headway.gateway.config import Cors as _Cors
@@ -19,6 +20,7 @@ from headway.gateway.config import Timeouts as _Timeouts
 
 _L, _T, _C, _G = _Limits(), _Timeouts(), _Cors(), _Gateway()
 _N = Tenant("")
+_D, _B, _X = DegradeConfig(), BurstConfig(), RestartConfig()
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -275,6 +277,63 @@ class Logging(Section):
     access: bool = Field(default=True, description="One line per request.")
 
 
+class Burst(Section):
+    """When requests suddenly come much faster than they did. That is always seen and shown; here is what it costs."""
+
+    curbs: bool = Field(
+        default=_B.curbs,
+        description="During a burst, cap the output of every request and leave out logprobs; response headers say so.",
+    )
+    max_tokens: int = Field(default=_B.max_tokens, ge=1, description="Most output tokens of a request meanwhile.")
+    times: float = Field(
+        default=_B.enter, gt=1, allow_inf_nan=False, description="A burst is so many times the usual rate, or more."
+    )
+
+
+class RestartHook(Section):
+    """What restarts an engine that is dead: a program, or a URL that is posted to. Without either, nothing does."""
+
+    command: list[str] = Field(
+        default=[],
+        description="Program and arguments, run without a shell; {replica}, {url} and {reason} are filled in.",
+    )
+    url: str = Field(
+        default="", pattern="^(https?://.+)?$", description="URL that is posted to instead, with all three."
+    )
+    after_s: Seconds = Field(default=_X.after_s, description="How long a replica has to be dead before.")
+    every_s: Seconds = Field(
+        default=_X.every_s, description="Least time between two restarts of a replica; twice as long after each."
+    )
+    timeout_s: Seconds = Field(default=30.0, description="How long the hook may take.")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "RestartHook":
+        if self.command and self.url:
+            raise ValueError("give a command or a url, one of them")
+        return self
+
+
+class Degradation(Section):
+    """What a model's pool gives up when it is overloaded or its replicas die."""
+
+    levels: bool = Field(
+        default=_D.levels,
+        description="Refuse new sessions (level 1), shed low priority (level 2), use fallbacks (level 4).",
+    )
+    fallback: dict[str, str] = Field(
+        default={}, description="Model -> model that answers instead while half of its replicas are out of use."
+    )
+    burst: Burst = Field(default=Burst(), description="What a sudden rush of requests costs them.")
+    restart: RestartHook = Field(default=RestartHook(), description="What restarts an engine that is dead.")
+
+    @model_validator(mode="after")
+    def _fallbacks_differ(self) -> "Degradation":
+        same = next((model for model, other in self.fallback.items() if model == other), None)
+        if same is not None:
+            raise ValueError(f"fallback: {same} cannot stand in for itself")
+        return self
+
+
 def _as_replica(value: Any) -> Any:
     return {"url": value} if isinstance(value, str) else value
 
@@ -324,6 +383,7 @@ class Settings(Section):
     timeouts: Timeouts = Timeouts()
     cors: Cors = Cors()
     observe: Observe = Observe()
+    degradation: Degradation = Degradation()
     logging: Logging = Logging()
     tokenizers: dict[str, Path] = Field(
         default={},

@@ -60,9 +60,7 @@ TIMEOUTS = frozenset({OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT})
 NOBODY = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
 UNTOUCHED = NOBODY | {OutcomeKind.NO_RESOURCES}
 """Ends in which no engine had a part, unless something had been sent before."""
-KILLERS = frozenset(
-    {OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.CONNECT_FAILED, OutcomeKind.OUT_OF_MEMORY}
-)
+KILLERS = frozenset({OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.CONNECT_FAILED, OutcomeKind.OUT_OF_MEMORY})
 DEATHS = KILLERS | {OutcomeKind.STALE_CONNECTION}
 """Ends that look as if the engine had died, if the request had been sent: a refused connection only after a reused one
 was lost with the request on it. A stale connection alone accuses nobody: engines close idle connections all

@@ -96,6 +96,10 @@ class Gateway:
         """Who performs WarmUp commands; while nobody does, a probe has to do."""
         self._driver.warm_up = warm_up
 
+    def on_restart(self, restart: Callable[[ReplicaId, str], None]) -> None:
+        """Who performs Restart commands, which say why."""
+        self._driver.restart = restart
+
     def set_identities(self, identities: Identities) -> None:
         """Who may use the gateway, from the next request on: what was noted with heads is forgotten."""
         self._plane.identities = identities
