@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headway.core.commands import Dispatch
 from headway.core.events import AttemptFinished, FirstToken, SampleTaken
 from headway.core.outcome import Outcome, OutcomeKind
+from headway.gateway.batching import Batch
 from headway.gateway.facts import Facts
 from headway.gateway.head import ResponseHead
 from headway.gateway.intake import payload, rewrites_needed
@@ -24,8 +25,8 @@ from headway.runtime.clock import now
 from headway.wire.answers import answer_of
 from headway.wire.body import BodyError
 from headway.wire.errors import sse_error
-from headway.wire.splice import Piece
 from headway.wire.exhaustion import may_be_quoted
+from headway.wire.splice import Piece
 
 if TYPE_CHECKING:
     from headway.gateway.exchange import Exchange
@@ -41,7 +42,7 @@ OK: Final = OutcomeKind.OK
 MOVES: Final[dict[int, frozenset[int]]] = {
     NEW: frozenset((CONNECTING, SENT, OVER)),
     CONNECTING: frozenset((SENT, OVER)),
-    SENT: frozenset((STREAMING, CONNECTING, OVER)),  # CONNECTING: a stale connection, once
+    SENT: frozenset((STREAMING, CONNECTING, SENT, OVER)),  # CONNECTING, SENT: a stale connection, or a batch, once
     STREAMING: frozenset((OVER,)),
     OVER: frozenset(),
 }
@@ -57,8 +58,8 @@ class Attempt:
     """One attempt. `outlet` is the client's response, `body` where the connection delivers payload."""
 
     __slots__ = (
-        "_command", "_connecting", "_detail", "_exchange", "_kind", "_plane", "_relay", "_retried", "_state",
-        "_target", "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
+        "_batch", "_boarded", "_command", "_connecting", "_detail", "_exchange", "_kind", "_plane", "_relay",
+        "_retried", "_state", "_target", "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
     )  # fmt: skip
 
     body: Callable[[bytes], None]
@@ -76,6 +77,8 @@ class Attempt:
         self._target: Target | None = exchange.plane.pool.targets.get(command.replica_id)
         self._state = NEW
         self._retried = False
+        self._boarded = False
+        self._batch: Batch | None = None
         self._relay: Relay | None = None
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[Any] | None = None
@@ -91,6 +94,11 @@ class Attempt:
         if target is None:
             self.failed(OutcomeKind.CONNECT_FAILED, "the replica is gone")
             return
+        if self._plane.batcher is not None and not self._boarded:
+            self._boarded = True
+            self._batch = self._plane.batcher.take(self, self._exchange, target)
+            if self._batch is not None:
+                return
         connection = self._plane.pool.acquire(target)
         if connection is not None:
             self._send(target, connection)
@@ -105,6 +113,9 @@ class Attempt:
         if self._upstream is not None:
             self._upstream.drop()
             self._upstream = None
+        if self._batch is not None:
+            self._batch.leave(self)
+            self._batch = None
 
     def end(self, kind: OutcomeKind, detail: str) -> None:
         """End the attempt from our side: a deadline passed, or its replica is known to be gone."""
@@ -187,7 +198,34 @@ class Attempt:
     def release(self) -> None:
         """The request is over: hold on to nothing."""
         self._relay = None
+        self._batch = None
         self.body = _ignore
+
+    # Called by the batch it rides in.
+
+    def under_way(self, connected: bool) -> None:
+        """The call it rides on is being connected, or was sent."""
+        timeouts = self._plane.config.timeouts
+        self._state = SENT if connected else CONNECTING
+        self._exchange.wait(timeouts.first_byte_s if connected else timeouts.connect_s)
+
+    def alone(self) -> None:
+        """Send it by itself: nobody joined it, or the call it rode on came to nothing."""
+        self._batch = None
+        self._retried = self._state == SENT
+        self.start()
+
+    def payload_for(self, target: Target) -> list[Piece] | BodyError:
+        """What this engine gets where that is not just the client's bytes."""
+        exchange, endless = self._exchange, target.dialect is not None and target.dialect.endless
+        usage, form, path = self.injected_usage, exchange.notes.form, exchange.path
+        return payload(exchange.body, exchange.parsed, self._command, path, form, usage, endless)
+
+    def refused(self, head: ResponseHead, body: bytes) -> None:
+        """The engine has no room for the call: as if it had said so to each."""
+        self.response(head, len(body))
+        self.body(body)
+        self.ended()
 
     # Called by the connection.
 
@@ -267,6 +305,94 @@ class Attempt:
         self._exchange.first_token(at)
         self._plane.driver.post(FirstToken(at, self.id))
 
+    def refused(self, head: ResponseHead, body: bytes) -> None:
+        """The engine has no room for the call: as if it had said so to each."""
+        self.response(head, len(body))
+        self.body(body)
+        self.ended()
+
+    # Called by the connection.
+
+    def response(self, head: ResponseHead, length: int) -> None:
+        """A response begins."""
+        self._state = STREAMING
+        self._exchange.wait(self._plane.config.timeouts.idle_s)
+        if self._target is not None and self._target.sample_header:
+            self._free_sample(self._target, head)
+        self._begin(head, length)
+
+    def answered(self, head: ResponseHead, body: bytes) -> None:
+        """All of a JSON answer is here, and its connection is the pool's again: nothing is to be held or waited for."""
+        self._upstream = None
+        self._state = STREAMING
+        if self._target is not None and self._target.sample_header:
+            self._free_sample(self._target, head)
+        answer = answer_of(body)
+        if not (answer.aborted or answer.malformed or self.outlet.begun):
+            self._exchange.answer(head, len(body), body, False)
+            self._settle(OK, True, head.status, facts_of(answer))
+            self._exchange.relayed(OK)
+            return
+        self._begin(head, len(body))
+        if self._relay is not None:
+            self._relay.feed(body)
+            self._relay.end()
+
+    def ended(self) -> None:
+        """The response is complete, and its connection is the pool's again."""
+        self._upstream = None
+        if self._relay is not None:
+            self._relay.end()
+
+    def lost(self, kind: OutcomeKind, detail: str) -> None:
+        """The connection died, or what came was not HTTP."""
+        self._upstream = None
+        if kind is OutcomeKind.STALE_CONNECTION and not self._retried and self._target is not None:
+            self._retried = True
+            self._connect(self._target)
+        else:
+            self.end(kind, detail)
+
+    # Called by the relay.
+
+    def commit(self, first: bytes, reframe: bool = False) -> None:
+        """Give the client the head, unless it has one of an earlier attempt, and a first piece."""
+        relay = self._relay
+        assert relay is not None
+        if not self.outlet.begun:
+            self._exchange.answer(relay.head, relay.length, first, reframe)
+        elif first:
+            self.outlet.write(first)
+
+    def complete(self, kind: OutcomeKind) -> None:
+        """All was passed on."""
+        self.outlet.finish()
+        self.settle(kind, True)
+        self._exchange.relayed(self._kind)
+
+    def failed(self, kind: OutcomeKind, detail: str) -> None:
+        """Nothing that cannot be taken back was given to the client: let the brain decide."""
+        self._exchange.undecided()
+        self.settle(kind, False, detail)
+
+    def broken(self, kind: OutcomeKind, detail: str, farewell: bytes = b"") -> None:
+        """The client's response is under way and cannot be completed."""
+        self.drop()
+        if farewell and not self.outlet.fixed:
+            self.outlet.write(farewell)
+        self.settle(kind, True, detail)
+        self._exchange.cut(kind)
+
+    def first_token(self) -> None:
+        """The first content arrived."""
+        at = now()
+        self._exchange.first_token(at)
+        self._plane.driver.post(FirstToken(at, self.id))
+
+    def may_be_quoted(self) -> bool:
+        """Whether an error about memory may repeat what the client said."""
+        return may_be_quoted(self._exchange.body)
+
     def advance(self) -> None:
         """Tokens were generated; the next tick tells the brain."""
         self._plane.driver.advance(self)
@@ -305,10 +431,6 @@ class Attempt:
         tokens = (ticket.prompt_tokens, ticket.cached_tokens, facts.tokens)
         self._over(kind, Outcome(kind, status, committed, True, *tokens, facts.hit_limit, retry_after_s, detail))
 
-    def may_be_quoted(self) -> bool:
-        """Whether an error about memory may repeat what the client said."""
-        return may_be_quoted(self._exchange.body)
-
     def _over(self, kind: OutcomeKind, outcome: Outcome) -> None:
         self._state = OVER
         self._kind = kind
@@ -340,18 +462,12 @@ class Attempt:
             body = exchange.body
             connection.send(self, exchange.upstream_head(target, self.id, len(body)), body)
             return
-        edited = self._payload(target)
+        edited = self.payload_for(target)
         if isinstance(edited, BodyError):
             self.drop()
             exchange.refuse(edited.status, edited.code, edited.message, param=edited.param)
             return
         connection.send_pieces(self, exchange.upstream_head(target, self.id, sum(map(len, edited))), edited)
-
-    def _payload(self, target: Target) -> list[Piece] | BodyError:
-        """What this engine gets where that is not just the client's bytes."""
-        exchange, endless = self._exchange, target.dialect is not None and target.dialect.endless
-        usage, form, path = self.injected_usage, exchange.notes.form, exchange.path
-        return payload(exchange.body, exchange.parsed, self._command, path, form, usage, endless)
 
     def _moment_passed(self, relay: Relay) -> None:
         if relay is self._relay and self._state == STREAMING:

@@ -67,6 +67,13 @@ class UpstreamAuth(msgspec.Struct, frozen=True):
     forward_client: bool = False
 
 
+class Batching(msgspec.Struct, frozen=True):
+    """How requests for one model are merged: those within a window, up to so many inputs in one call."""
+
+    window_ms: float = 5.0
+    max: int = 32
+
+
 class GatewayConfig(msgspec.Struct, frozen=True):
     """Everything the data plane needs to know, but the brain."""
 
@@ -92,3 +99,4 @@ class GatewayConfig(msgspec.Struct, frozen=True):
     inject_usage: str = "learn"  # never | learn (until the model's bytes-per-token ratio is known) | always
     progress_tick_s: float = 0.05
     backlog: int = 1024
+    batching: dict[str, Batching] = {}  # by the model's name as clients write it

@@ -222,12 +222,17 @@ class Exchange:
         """Something is expected within this time."""
         self._client.deadline = self.plane.sweeper.now + seconds
 
+    def lead(self, target: Target) -> bytes:
+        """The head for an engine, but for the lines that differ from request to request."""
+        leads = self.notes.leads
+        if target not in leads:
+            leads[target] = target.lead(self._head)
+        return leads[target]
+
     def upstream_head(self, target: Target, attempt: AttemptId, length: int) -> bytes:
         """The head for an engine."""
         notes, client, plane = self.notes, self._client, self.plane
-        lead = notes.leads.get(target)
-        if lead is None:
-            lead = notes.leads[target] = target.lead(self._head)
+        lead = notes.leads.get(target) or self.lead(target)
         lines = client.forwarded
         if plane.config.trust_forwarded:
             lines = trusted_forwarded_lines(self._head, client.peer, client.secure)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from headway.core.commands import LevelChanged
 from headway.core.ids import RequestId
+from headway.gateway.batching import Batcher
 from headway.gateway.config import GatewayConfig
 from headway.gateway.counting import Counter
 from headway.gateway.driver import Driver
@@ -63,6 +64,7 @@ class Plane:
         self.driver: Driver
         numbered = os.urandom(6).hex() + "%010x"
         self.mint = cast(Callable[[], RequestId], map(numbered.__mod__, count(1)).__next__)
+        self.batcher = Batcher(config.batching, self.pool, self.mint) if config.batching else None
 
     def joined(self, connection: "ClientConnection") -> None:
         """A client connected."""

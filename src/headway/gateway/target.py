@@ -12,11 +12,12 @@ _CREDENTIALS = ((b"authorization", b"Authorization"), (b"x-api-key", b"X-Api-Key
 
 
 class Target:
-    """One replica as the data plane sees it. `fixed` are the header lines that every request to it carries."""
+    """One replica as the data plane sees it. `fixed` are the header lines that every request to it carries;
+    `unmergeable` the paths whose replies to merged requests were found to be no such thing."""
 
     __slots__ = (
         "_authority", "_fixed", "_forward", "_prefix", "_preserve_host", "dialect", "host", "port", "sample_header",
-        "spec", "ssl",
+        "spec", "ssl", "unmergeable",
     )  # fmt: skip
 
     def __init__(self, spec: ReplicaSpec, config: GatewayConfig, dialect: Dialect | None) -> None:
@@ -24,6 +25,7 @@ class Target:
         secure = url.scheme == "https"
         self.spec = spec
         self.dialect = dialect
+        self.unmergeable: set[str] = set()
         self.host = url.hostname or ""
         self.port = url.port or (443 if secure else 80)
         self.ssl: ssl.SSLContext | None = None
