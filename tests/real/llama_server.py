@@ -1,4 +1,4 @@
-"""One real llama.cpp server in a process of its own: `python llama_server.py MODEL.gguf PORT SLOTS CONTEXT`.
+"""One real llama.cpp server in a process of its own: `python llama_server.py MODEL.gguf PORT SLOTS CONTEXT FOLDER`.
 
 Runs until it is killed or its standard input closes, so that it does not outlive the tests.
 """
@@ -8,8 +8,8 @@ import sys
 import xllamacpp
 
 
-def main(model: str, port: int, slots: int, context: int) -> None:
-    """Serve `model` on loopback with `slots` slots of `context` tokens each."""
+def main(model: str, port: int, slots: int, context: int, folder: str) -> None:
+    """Serve `model` on loopback with `slots` slots of `context` tokens each, which may be saved in `folder`."""
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.model_alias = ["tiny"]
@@ -19,6 +19,7 @@ def main(model: str, port: int, slots: int, context: int) -> None:
     params.n_ctx = slots * context
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.endpoint_metrics = params.endpoint_slots = params.endpoint_props = True
+    params.slot_save_path = f"{folder}/"
     server = xllamacpp.Server(params)
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()
@@ -26,4 +27,4 @@ def main(model: str, port: int, slots: int, context: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

@@ -1,11 +1,12 @@
 """Writes the tiny model as a GGUF file for llama.cpp, about 1 MB."""
 
 from pathlib import Path
+from types import ModuleType
 
 import gguf
 import numpy as np
 
-from tests.real import tiny_model as tiny
+from tests.real import tiny_model
 
 NAMES = {
     "model.embed_tokens": "token_embd",
@@ -23,12 +24,12 @@ NAMES = {
 }
 
 
-def make(path: Path) -> Path:
+def make(path: Path, tiny: ModuleType = tiny_model) -> Path:
     """Write the model file."""
     writer = gguf.GGUFWriter(str(path), "llama")
-    _describe(writer)
+    _describe(writer, tiny)
     for name, tensor in tiny.weights().items():
-        writer.add_tensor(_name(name), _layout(name, tensor))
+        writer.add_tensor(_name(name), _layout(name, tensor, tiny))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -36,7 +37,7 @@ def make(path: Path) -> Path:
     return path
 
 
-def _describe(writer: gguf.GGUFWriter) -> None:
+def _describe(writer: gguf.GGUFWriter, tiny: ModuleType) -> None:
     tokens = tiny.tokens()
     writer.add_name("tiny")
     writer.add_context_length(tiny.CONTEXT)
@@ -70,7 +71,7 @@ def _name(name: str) -> str:
     return f"blk.{layer}.{NAMES[rest]}.weight"
 
 
-def _layout(name: str, tensor: np.ndarray) -> np.ndarray:
+def _layout(name: str, tensor: np.ndarray, tiny: ModuleType) -> np.ndarray:
     """llama.cpp wants the two rotary halves of queries and keys interleaved."""
     if not name.endswith(("q_proj.weight", "k_proj.weight")):
         return tensor

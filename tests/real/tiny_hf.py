@@ -6,26 +6,27 @@ The safetensors format is a length, a JSON table of names, shapes and offsets, a
 import json
 import struct
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from tests.real import tiny_model as tiny
+from tests.real import tiny_model
 
 
-def make(folder: Path) -> Path:
+def make(folder: Path, tiny: ModuleType = tiny_model) -> Path:
     """Write the model folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in (
-        ("config.json", _config()),
+        ("config.json", _config(tiny)),
         ("generation_config.json", {"bos_token_id": tiny.BOS, "eos_token_id": tiny.EOS}),
-        ("tokenizer.json", _tokenizer()),
-        ("tokenizer_config.json", _tokenizer_config()),
+        ("tokenizer.json", _tokenizer(tiny)),
+        ("tokenizer_config.json", _tokenizer_config(tiny)),
     ):
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
-    _write_weights(folder / "model.safetensors")
+    _write_weights(folder / "model.safetensors", tiny)
     return folder
 
 
-def _config() -> dict[str, Any]:
+def _config(tiny: ModuleType) -> dict[str, Any]:
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -47,7 +48,7 @@ def _config() -> dict[str, Any]:
     }
 
 
-def _tokenizer() -> dict[str, Any]:
+def _tokenizer(tiny: ModuleType) -> dict[str, Any]:
     added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     return {
@@ -63,7 +64,7 @@ def _tokenizer() -> dict[str, Any]:
     }
 
 
-def _tokenizer_config() -> dict[str, Any]:
+def _tokenizer_config(tiny: ModuleType) -> dict[str, Any]:
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": tiny.SPECIAL[tiny.EOS],
@@ -74,7 +75,7 @@ def _tokenizer_config() -> dict[str, Any]:
     }
 
 
-def _write_weights(path: Path) -> None:
+def _write_weights(path: Path, tiny: ModuleType) -> None:
     table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     raw, at = [], 0
     for name, tensor in tiny.weights().items():

@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from headway.engines.vllm import PLUGIN
+from tests.real import tiny_model
 from tests.real.engines import Engine, EnginePair, Launcher, free_port
 from tests.real.tiny_hf import make
 
@@ -34,14 +36,14 @@ ENVIRONMENT = {
 }
 
 
-def launcher(folder: Path, *flags: str, **environment: str) -> Launcher:
+def launcher(folder: Path, *flags: str, tiny: ModuleType = tiny_model, **environment: str) -> Launcher:
     """The launcher; makes the model in `folder`. Two servers take 25 to 90 s to start and 3 GB of memory.
 
     Of a flag that is given twice vLLM takes the last, so `flags` win.
     """
     if not PYTHON.exists():
         pytest.fail("vLLM is not installed: run tests/real/install_vllm.sh, or make test-vllm")
-    model = make(folder / "tiny")
+    model = make(folder / "tiny", tiny)
     serve = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", "{port}"]
     names = ["--model", str(model), "--served-model-name", "tiny", "--max-model-len", str(CONTEXT_TOKENS)]
     return Launcher(

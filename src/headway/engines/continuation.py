@@ -155,7 +155,8 @@ class Continuation(msgspec.Struct, frozen=True):
         return Ask(self.render.path, resume_body.rendering(body))
 
     def ask(self, way: Way, body: Octets, tape: Tape, cut: Cut, given: Given = NOTHING_GIVEN) -> Ask:
-        """The request to the target. Raises Unresumable where the limit is reached or cannot be known."""
+        """The request to the target. Raises LimitReached where nothing is left to generate, Unresumable where the limit
+        cannot be known."""
         default = 0 if resume_body.has(body, "messages") else self.default_tokens
         limits = Limits(0 if self.open_ended else given.context_tokens, default)
         wants = Wants(way is Way.IDS, given.usage)
@@ -165,9 +166,9 @@ class Continuation(msgspec.Struct, frozen=True):
                 raise Unresumable("the stream did not tell the ids of its prompt")
             return resume_body.by_ids(body, tape.prompt_ids, tape.ids[: cut.count], limits, wants, more)
         if way is Way.MESSAGE:
-            return resume_body.by_message(body, cut.text, tape.generated, limits, wants, more)
+            return resume_body.by_message(body, cut.text, cut.count, limits, wants, more)
         said = cut.text if isinstance(given.prompt, str) else given.said_ids
-        return resume_body.by_text(body, given.prompt, said, tape.generated, limits, wants, more)
+        return resume_body.by_text(body, given.prompt, said, cut.count, limits, wants, more)
 
     def manner(self, parsed: Body, stops: Stops, *, running_usage: bool = False, ids: bool = False) -> Manner:
         """What the client is to see."""

@@ -23,6 +23,9 @@ REPLACEMENT = "\ufffd"
 LONGEST_CHARACTER = 4
 """Bytes of UTF-8: so many tokens at most are held back by a character that is not finished."""
 
+LONGEST_WORD = 80
+"""Characters in which a word's start is looked for."""
+
 _CHUNK = msgspec.json.Decoder(Chunk)
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EMPTY = frozenset({b"", b"null", b"[]", b'""'})
@@ -32,7 +35,7 @@ Search = Generator[Sequence[int], str, "Cut"]
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Where another replica takes over: `count` ids are replayed, whose text is `text`.
+    """Where another replica takes over: `count` tokens are replayed, whose text is `text`.
 
     `pending`: the end of `text` that was not sent yet (the engine held it back). `surplus`: what was sent beyond
     `text`, and is generated again. At most one of the two is there.
@@ -165,9 +168,17 @@ class Tape:
             low, high = (middle, high) if sent.startswith(text) or text.startswith(sent) else (low, middle - 1)
         return low
 
-    def by_text(self) -> Cut:
-        """The cut where ids are not told: all that was sent."""
-        return Cut(len(self.ids), self.text)
+    def by_text(self, again: bool = False) -> Cut:
+        """The cut where ids are not told: all that was sent. The count is that of events; whoever can ask the engine
+        what it makes of the text puts that in its place, for the limit and the usage depend on it.
+
+        `again`: back to the start of the last word, which is generated again. An engine that holds text back for stop
+        strings sends parts of tokens, and a prompt that ends in one is continued differently (llama.cpp, measured).
+        """
+        sent = self.text
+        start = max(sent.rfind(blank, max(0, len(sent) - LONGEST_WORD)) for blank in " \n") if again else -1
+        kept = sent[:start] if start >= 0 else sent
+        return Cut(self.generated, kept, surplus=sent[len(kept) :])
 
     def _prompt(self, ids: list[int] | None) -> None:
         if ids is not None and self.prompt_ids is None:

@@ -34,7 +34,11 @@ Raws = dict[str, bytes]
 
 
 class Unresumable(ValueError):
-    """No body can be made of this: the limit is reached or unknown, or a field has a shape that no engine takes."""
+    """No body can be made of this: the limit is unknown, or a field has a shape that no engine takes."""
+
+
+class LimitReached(Unresumable):
+    """All that may be generated was: nobody need be asked, the stream ends here (`Splicer.finish("length")`)."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -67,6 +71,11 @@ class Stops(msgspec.Struct, frozen=True):
     def hold(self) -> int:
         """Characters that the engine holds back and that are not to be generated again: others would come."""
         return 0 if self.shown or self.greedy else self.reach
+
+    @property
+    def again(self) -> bool:
+        """Whether a cut by text should go back to a word's start, see `Tape.by_text`."""
+        return bool(self.strings) and self.greedy
 
     @property
     def back(self) -> int:
@@ -217,7 +226,7 @@ def _shrink(fields: Raws, generated: int, limit: int) -> None:
         fields.pop(name, None)
     if limit:
         if generated >= limit:
-            raise Unresumable("the limit is reached")
+            raise LimitReached("the limit is reached")
         fields["max_tokens"] = b"%d" % (limit - generated)
     if least:
         fields["min_tokens"] = b"%d" % max(0, least - generated)

@@ -18,6 +18,7 @@ from headway.wire.resume_joint import Joint
 DONE: Final = b"data: [DONE]\n\n"
 _OF_A_CHOICE: Final = ("stop_reason", "matched_stop")
 """What a choice says only when it ends, behind its finish reason."""
+_OF_AN_END: Final = ("usage", "timings")
 
 Event = dict[str, Any]
 
@@ -55,7 +56,7 @@ class Splicer:
         self._joint = Joint(cut, manner.stops, manner.stop_shown)
         self._frames = Frames()
         self._told = tape.ids[cut.count :] if manner.ids else []  # told already, and now generated again
-        self._before = cut.count if tape.ids else tape.generated
+        self._before = cut.count
         self._had = tape.generated
         self._prompt_tokens = prompt_tokens or tape.prompt_tokens
         self._came = 0  # tokens of the continuation so far
@@ -131,15 +132,17 @@ class Splicer:
         return self._written_choice(event, piece, fresh, finish)
 
     def _written_choice(self, event: Event, piece: str, fresh: list[int], finish: str) -> bytes:
-        out = _written(self._rewritten(event, piece, fresh))
         if not finish:
-            return out
+            return _written(self._rewritten(event, piece, fresh))
         self.finished = True
         self._tape.finish_reason = finish
         if self.cut_short:
-            return out + self.close()
+            return _written(self._rewritten(event, piece, fresh)) + self.close()
         apart = self._chat and "text" in event["choices"][0] and not self._manner.running_usage
-        return out + (self._usage_only({**event, "choices": []}) if apart else b"")
+        usage = self._usage_only({**event, "choices": []}) if apart else b""
+        if usage:  # llama.cpp's completions tell it with the finish reason, its chats by an event of its own
+            event = {name: value for name, value in event.items() if name not in _OF_AN_END}
+        return _written(self._rewritten(event, piece, fresh)) + usage
 
     def _fresh(self, ids: list[int]) -> list[int] | None:
         """Those of these ids that the client was not told before; None if they are not what it was told."""
