@@ -3,11 +3,12 @@
 import pytest
 from structlog.testing import capture_logs
 
-from headway.core.commands import HealthChanged
+from headway.core.commands import HealthChanged, LevelChanged
+from headway.core.degrade import Level
 from headway.core.health import Phase
 from headway.core.ids import ReplicaId
 from headway.telemetry import Telemetry
-from headway.telemetry.health import NEWS
+from headway.telemetry.health import LEVELS, NEWS
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,12 @@ def test_every_change_is_told_with_its_reason(replica: str, state: str, level: s
 
 def test_the_words_are_for_states_that_exist() -> None:
     assert set(NEWS) <= {str(phase) for phase in Phase} | {"panic", "calm"}
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_every_level_is_told_with_what_is_behind_it(level: Level) -> None:
+    with capture_logs() as lines:
+        Telemetry().record(LevelChanged(1.0, "m", int(level), True, 0.93456))
+    severity, words = LEVELS[level]
+    about = {"model": "m", "level": int(level), "burst": True, "saturation": 0.935}
+    assert lines == [{"log_level": severity, "event": words, **about}]

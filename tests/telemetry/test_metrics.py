@@ -2,11 +2,11 @@ import math
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from headway.core.commands import HealthChanged
+from headway.core.commands import HealthChanged, LevelChanged
 from headway.core.ids import ReplicaId
 from headway.core.outcome import OutcomeKind
 from headway.core.replica import LoadSample
-from headway.core.view import Breaker, FleetSnapshot
+from headway.core.view import Breaker, FleetSnapshot, PoolState
 from headway.telemetry import Access, Telemetry
 from tests.telemetry.values import access, decision, settled, snapshot, view
 
@@ -121,6 +121,27 @@ def test_odd_statuses_fold_into_classes() -> None:
     statuses = {dict(labels)["status"] for name, labels in series(telemetry) if name == "headway_requests_total"}
     assert len(statuses) < 35
     assert {"200", "503", "2xx", "5xx", "other", "none"} <= statuses
+
+
+def test_models_say_how_they_fare() -> None:
+    telemetry = Telemetry()
+    for level in (2, 1, 2, 0):
+        telemetry.record(LevelChanged(1.0, "m", level, False, 0.9))
+    for code in ("shed", "queue_full", "shed"):
+        telemetry.access(access(account="shed", status=503, code=code))
+    telemetry.access(access(account="server_error", status=503, code="no_replica"))
+    pools = (PoolState("m", 3, 2, True, 0.97, 4.85), PoolState("n", 0, 0, False, 0.1, 0.0))
+    got = series(telemetry, snapshot(view("a"), pools=pools))
+    assert got[at("headway_degradation_level", model="m")] == 2
+    assert got[at("headway_burst", model="m")] == 1
+    assert got[at("headway_saturation_ratio", model="m")] == 0.97
+    assert got[at("headway_expected_wait_seconds", model="m")] == 4.85
+    assert got[at("headway_model_queued_requests", model="m")] == 3
+    assert got[at("headway_degradation_level", model="n")] == 0
+    assert got[at("headway_level_changes_total", model="m", level="2")] == 2
+    assert got[at("headway_shed_requests_total", reason="shed")] == 2
+    assert got[at("headway_shed_requests_total", reason="queue_full")] == 1
+    assert at("headway_shed_requests_total", reason="no_replica") not in got
 
 
 def test_gauges_of_replicas_come_from_the_snapshot() -> None:

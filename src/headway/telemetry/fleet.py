@@ -67,6 +67,16 @@ COUNTERS: tuple[tuple[str, str, Read], ...] = (
 )
 
 
+POOLS = (
+    ("model_queued_requests", "Requests held for a model.", "queued"),
+    ("expected_wait_seconds", "What a request that comes now must expect to wait.", "expected_wait_s"),
+    ("saturation_ratio", "How near a model's pool is to distress; 1 is full.", "saturation"),
+    ("degradation_level", "1 new sessions refused, 2 low priority shed, 3 a replica dead, 4 fallback.", "level"),
+    ("burst", "1 while requests come much faster than they did.", "burst"),
+)
+"""Gauges per model, with the field of a PoolState each."""
+
+
 def fleet_metrics(page: Page, snapshot: FleetSnapshot) -> None:
     """Everything the snapshot knows. A value that an engine did not report is absent, never zero."""
     stale = sum(view.stale for view in snapshot.views)
@@ -75,6 +85,10 @@ def fleet_metrics(page: Page, snapshot: FleetSnapshot) -> None:
     single(page, "headway_in_flight_attempts", "gauge", "Unsettled attempts.", snapshot.in_flight)
     single(page, "headway_panic", "gauge", "1 when too many replicas are ejected to respect it.", snapshot.panic)
     single(page, "headway_stale_endpoints", "gauge", "Replicas whose load report is too old.", stale)
+    for name, documentation, field in POOLS:
+        page.family(f"headway_{name}", "gauge", documentation)
+        for pool in snapshot.pools:
+            page.sample(getattr(pool, field), label_text(("model",), (pool.model,)))
     _info(page, snapshot)
     _breakers(page, snapshot)
     _kv_errors(page, snapshot)

@@ -1,11 +1,12 @@
-"""Log lines about replicas that leave and return: the news an operator looks for first.
+"""Log lines about replicas that leave and return, and models that degrade: the news an operator looks for first.
 
 Probes and trials in between are steps on the way and told at debug only.
 """
 
 import structlog
 
-from headway.core.commands import HealthChanged
+from headway.core.commands import HealthChanged, LevelChanged
+from headway.core.degrade import Level
 
 log = structlog.get_logger(__name__)
 
@@ -23,3 +24,20 @@ def tell_of_health(changed: HealthChanged) -> None:
     level, words = NEWS.get(changed.state, ("debug", f"replica {changed.state}"))
     about = {"replica": changed.replica_id} if changed.replica_id else {}
     getattr(log, level)(words, **about, reason=changed.reason)
+
+
+LEVELS = {
+    Level.NORMAL: ("info", "model served as usual"),
+    Level.NO_NEW_SESSIONS: ("warning", "model overloaded: new sessions are refused"),
+    Level.SHEDDING: ("warning", "model overloaded: low priority is dropped"),
+    Level.REPLICA_LOST: ("warning", "model served by fewer: a replica is dead"),
+    Level.FALLBACK: ("warning", "half of the model's replicas are out of use"),
+}
+"""Severity and words by level of degradation."""
+
+
+def tell_of_level(changed: LevelChanged) -> None:
+    """One line."""
+    severity, words = LEVELS[Level(changed.level)]
+    saturation = round(changed.saturation, 3)
+    getattr(log, severity)(words, model=changed.model, level=changed.level, burst=changed.burst, saturation=saturation)

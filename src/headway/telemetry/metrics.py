@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from headway.core.commands import HealthChanged, LevelChanged, Settled
+from headway.core.commands import HealthChanged, LevelChanged, Recorded, Settled
 from headway.core.outcome import OutcomeKind
 from headway.core.view import Decision, FleetSnapshot
 from headway.telemetry.access import ACCOUNTS, Access
@@ -25,7 +25,7 @@ from headway.telemetry.families import (
 )
 from headway.telemetry.fleet import fleet_metrics
 from headway.telemetry.forecasts import Forecasts
-from headway.telemetry.health import tell_of_health
+from headway.telemetry.health import tell_of_health, tell_of_level
 from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, RequestTally, Table, TenantTally, others
 
 
@@ -45,6 +45,8 @@ class Telemetry:
         self._replicas: Table[ReplicaTally] = Table(lambda _: ReplicaTally())
         self._exclusions: Table[Counter] = Table(lambda _: Counter(), limit=64)
         self._health: Table[Counter] = Table(lambda _: Counter())
+        self._levels: Table[Counter] = Table(lambda _: Counter())
+        self._sheds: Table[Counter] = Table(lambda _: Counter(), limit=64)
         self.forecasts = Forecasts()
         self._tenants: Table[TenantTally] = Table(lambda _: TenantTally(), limit=256)
         self.tenants: frozenset[str] = frozenset()
@@ -60,6 +62,8 @@ class Telemetry:
         """A request ended."""
         tally = self._requests[access.path, access.model, _STATUS.get(access.status, "other"), access.account]
         tally.value += 1
+        if access.account == "shed":
+            self._sheds[access.code,].value += 1
         tally.model.ended(access)
         if access.tenant:
             self._tenants[access.tenant if access.tenant in self.tenants else "other",].ended(access)
@@ -68,7 +72,7 @@ class Telemetry:
         if self._access_log is not None:
             self._access_log(access)
 
-    def record(self, entry: Decision | Settled | HealthChanged | LevelChanged) -> None:
+    def record(self, entry: Recorded) -> None:
         """The brain recorded something."""
         if type(entry) is Decision:
             self.decisions.decided(entry)
@@ -82,6 +86,9 @@ class Telemetry:
         elif type(entry) is HealthChanged:
             self._health[entry.replica_id, entry.state].value += 1
             tell_of_health(entry)
+        elif type(entry) is LevelChanged:
+            self._levels[entry.model, str(entry.level)].value += 1
+            tell_of_level(entry)
 
     def watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Export a number that is read at each scrape; a counter if its name ends in `_total`, else a gauge."""
@@ -131,6 +138,8 @@ class Telemetry:
         single(page, "headway_decisions_total", "counter", "Routing decisions.", self.decided)
         counted(page, "headway_exclusions_total", "Replicas left out of decisions.", ("reason",), self._exclusions)
         counted(page, "headway_health_changes_total", "Breaker and panic changes.", ("replica", "state"), self._health)
+        counted(page, "headway_level_changes_total", "Levels of degradation entered.", ("model", "level"), self._levels)
+        counted(page, "headway_shed_requests_total", "Requests refused for overload.", ("reason",), self._sheds)
         model_metrics(page, self._models)
         tenant_metrics(page, self._tenants)
         attempt_metrics(page, self._replicas)
