@@ -11,7 +11,8 @@ class Dispatch(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Send the request to this replica. `model` is the name the engine knows; the body splices it if it differs.
 
     `max_tokens` caps what the client asked for (0: it does not), `logprobs` False takes them out: what a burst costs
-    clients. `disclosed` are response headers (name, value) that say what was changed about the request.
+    clients. `disclosed` are response headers (name, value) that say what was changed about the request. `resumes`: it
+    goes on from what the client was given already.
     """
 
     request_id: RequestId
@@ -21,6 +22,30 @@ class Dispatch(msgspec.Struct, frozen=True, tag=True, gc=False):
     max_tokens: int = 0
     logprobs: bool = True
     disclosed: tuple[tuple[str, str], ...] = ()
+    resumes: bool = False
+
+
+class Migrate(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Move a running request: make the target ready while the source goes on, then let the client have the target's
+    continuation of exactly what it was given, and end the source (AttemptFinished, MIGRATED). The target is an attempt
+    like others: FirstToken when its continuation begins, AttemptFinished when it ends. If it fails before the cut, or
+    the source ends first, nothing has happened to the client: the target ends as CANCELLED or by its own failure.
+    """
+
+    request_id: RequestId
+    source: AttemptId
+    attempt_id: AttemptId
+    replica_id: ReplicaId
+    model: str
+    reason: str
+
+
+class Evict(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Take a running request away from its engine and keep what the client was given: AttemptFinished (EVICTED,
+    resumable), and a Dispatch that resumes it follows when there is room."""
+
+    attempt_id: AttemptId
+    reason: str
 
 
 class Hold(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -101,6 +126,23 @@ class LevelChanged(msgspec.Struct, frozen=True, tag=True, gc=False):
     saturation: float
 
 
+class Moved(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """What became of a move of a running request. `result`: "planned" (dry run), "begun", "cut", "abandoned" (`reason`
+    says by whom), "failed_over", "evicted", "resumed", "refused". `replayed_tokens` had to be prefilled again;
+    `benefit_s` and `cost_s` are what was expected of it (request-seconds)."""
+
+    at: float
+    request_id: RequestId
+    source: ReplicaId
+    target: ReplicaId
+    reason: str
+    result: str
+    replayed_tokens: int = 0
+    took_s: float = 0.0
+    benefit_s: float = 0.0
+    cost_s: float = 0.0
+
+
 class Settled(msgspec.Struct, frozen=True, tag=True, gc=False):
     """What really happened to an attempt, beside what was forecast: the forecast's error is a metric.
 
@@ -134,10 +176,13 @@ class HealthChanged(msgspec.Struct, frozen=True, tag=True, gc=False):
     reason: str
 
 
+Recorded = Decision | Settled | HealthChanged | LevelChanged | Moved
+
+
 class Record(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Something worth keeping: for metrics, logs and explain."""
 
-    entry: Decision | Settled | HealthChanged | LevelChanged
+    entry: Recorded
 
 
-Command = Dispatch | Hold | Reject | Relay | Abort | SetTimer | Probe | Restart | WarmUp | Record
+Command = Dispatch | Migrate | Evict | Hold | Reject | Relay | Abort | SetTimer | Probe | Restart | WarmUp | Record

@@ -347,6 +347,34 @@ class RestartConfig(msgspec.Struct, frozen=True):
     forgive_s: float = 600.0
 
 
+class MigrationConfig(msgspec.Struct, frozen=True):
+    """Constants of moving running requests (algorithms, section 7).
+
+    `enabled`: whether it is done at all; `dry_run`: only say what would be done. `strategy`: a set of thresholds by
+    name (`core.rebalance.STRATEGIES`). `tick_s`: how often replicas are compared. `horizon_s`, `overflow`: a pool that
+    will overflow within so many seconds with more than this probability is relieved. `margin`: benefit over cost.
+    `remaining`: a request is moved only if what it has still to do takes this many times the move. `cooldown_s`,
+    `moves_max`: of one request. `fleet_share`: moves under way at once, as a share of the replicas (one at least).
+    `replay_share`: of the fleet's prefill rate that moves may use. `evictions_max`: of one request. `failovers_max`:
+    times a request goes on elsewhere after its replica died in the middle (a poison must not go round).
+    """
+
+    enabled: bool = False
+    dry_run: bool = False
+    strategy: str = "balanced"
+    tick_s: float = 0.5
+    horizon_s: float = 5.0
+    overflow: float = 0.2
+    margin: float = 1.3
+    remaining: float = 3.0
+    cooldown_s: float = 10.0
+    moves_max: int = 2
+    fleet_share: float = 0.125
+    replay_share: float = 0.05
+    evictions_max: int = 2
+    failovers_max: int = 2
+
+
 class BrainConfig(msgspec.Struct, frozen=True):
     """Every constant of the brain; each is explained where it belongs."""
 
@@ -367,3 +395,4 @@ class BrainConfig(msgspec.Struct, frozen=True):
     degrade: DegradeConfig = DegradeConfig()
     burst: BurstConfig = BurstConfig()
     restart: RestartConfig = RestartConfig()
+    migration: MigrationConfig = MigrationConfig()

@@ -96,6 +96,14 @@ class DrainAsked(msgspec.Struct, frozen=True, tag=True, gc=False):
     draining: bool = True
 
 
+class MigrateAsked(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """An operator wants a running request moved; to this replica, or to the best one if it is empty."""
+
+    at: float
+    request_id: RequestId
+    replica_id: ReplicaId
+
+
 class TenantsChanged(msgspec.Struct, frozen=True, tag=True):
     """All tenants there are now, with their limits. Accounts of those that stay are kept."""
 
@@ -116,4 +124,5 @@ Event = (
     | TimerFired
     | DrainAsked
     | TenantsChanged
+    | MigrateAsked
 )

@@ -25,6 +25,8 @@ class OutcomeKind(enum.StrEnum):
     ENGINE_ABORT = "engine_abort"  # finish_reason "abort" inside a 200
     IN_BAND_ERROR = "in_band_error"  # an error event inside a 200 stream
     CLIENT_CLOSED = "client_closed"
+    MIGRATED = "migrated"  # another replica goes on with it, and the client has noticed nothing
+    EVICTED = "evicted"  # we took it away from the engine; it goes on later
     CANCELLED = "cancelled"  # we withdrew it (drain, admin, deadline)
 
 
@@ -55,6 +57,8 @@ VERDICT: dict[OutcomeKind, Verdict] = {
     OutcomeKind.ENGINE_ABORT: Verdict.BACKPRESSURE,  # draining or paused, not dead
     OutcomeKind.IN_BAND_ERROR: Verdict.FAILURE,
     OutcomeKind.CLIENT_CLOSED: Verdict.NEUTRAL,
+    OutcomeKind.MIGRATED: Verdict.NEUTRAL,
+    OutcomeKind.EVICTED: Verdict.NEUTRAL,
     OutcomeKind.CANCELLED: Verdict.NEUTRAL,
 }
 
@@ -68,6 +72,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The end of one attempt, as seen by the body.
 
     `committed`: a response byte of this attempt was given to the client, so the request can no longer be retried.
+    `resumable`: although committed, the body has kept what the client was given and can go on from there elsewhere.
     `sent`: the request was written to the engine in full or in part, so it may have executed.
     Token counts are the engine's own usage report where it gave one, else what was counted, else 0.
     `retry_after_s` is what the engine asked for, 0 if nothing.
@@ -83,3 +88,4 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     hit_limit: bool = False
     retry_after_s: float = 0.0
     detail: str = ""
+    resumable: bool = False

@@ -43,6 +43,8 @@ RULES: dict[OutcomeKind, Rule] = {
     OutcomeKind.STALE_CONNECTION: Rule.ANYWHERE_ONCE_FREE,
     OutcomeKind.FIRST_BYTE_TIMEOUT: Rule.NEVER,  # patience is spent, and the engine may still be working on it
     OutcomeKind.IDLE_TIMEOUT: Rule.NEVER,
+    OutcomeKind.MIGRATED: Rule.NEVER,
+    OutcomeKind.EVICTED: Rule.NEVER,
     OutcomeKind.CANCELLED: Rule.NEVER,  # by us for a deadline or shutdown; our own Abort is another matter
 }
 

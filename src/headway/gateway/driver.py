@@ -13,21 +13,20 @@ from headway.core.commands import (
     Abort,
     Command,
     Dispatch,
-    HealthChanged,
     Hold,
     LevelChanged,
     Probe,
     Record,
+    Recorded,
     Reject,
     Relay,
     Restart,
     SetTimer,
-    Settled,
     WarmUp,
 )
 from headway.core.events import Event, Progress, ReplicasChanged, TimerFired
 from headway.core.ids import AttemptId, ReplicaId, RequestId
-from headway.core.view import Decision, FleetSnapshot
+from headway.core.view import FleetSnapshot
 from headway.runtime.clock import now
 
 
@@ -61,7 +60,7 @@ class Advancing(Protocol):
 class Keeper(Protocol):
     """What keeps records of decisions and settlements."""
 
-    def record(self, entry: Decision | Settled | HealthChanged | LevelChanged) -> None: ...
+    def record(self, entry: Recorded) -> None: ...
 
 
 class Driver:
