@@ -5,8 +5,10 @@ does is never seen by another; and no credential and no prompt is ever written d
 """
 
 import asyncio
+import gc
 import itertools
 import json
+import os
 import random
 import re
 from collections.abc import Callable
@@ -15,14 +17,21 @@ from pathlib import Path
 import pytest
 
 from headway.compose.keyfile import change, revoked
-from headway.core.commands import Hold
-from headway.core.events import RequestArrived
+from headway.core.brain import Brain
+from headway.core.commands import Dispatch, Hold
+from headway.core.constants import BrainConfig
+from headway.core.events import AttemptFinished, ProbeSucceeded, ReplicasChanged, RequestArrived, TenantsChanged
+from headway.core.ids import ReplicaId, RequestId
+from headway.core.outcome import Outcome, OutcomeKind
+from headway.core.replica import ReplicaSpec
 from headway.core.request import RequestInfo
 from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import Cors, GatewayConfig, Limits
+from headway.policies import headroom
 from tests.cases.house import SEED, House, case, rounds, until
 from tests.cases.served import open_app, process_case, serving
 from tests.cases.tenants import admit, bearer, closed, given_out
+from tests.compose.processes import command
 from tests.harness import scripts
 from tests.harness.client import RawClient, chat, request
 from tests.harness.engine import ScriptedEngine
@@ -379,6 +388,47 @@ async def test_invented_keys_and_sessions_cost_nothing(folder: Path) -> None:
         assert served.memory_bytes() - memory < 6 * 2**20
 
 
+@pytest.mark.slow
+def test_two_million_sessions_leave_nothing_behind() -> None:
+    """B10: every request of a session of its own, and one regular: the brain's memory stays where it was."""
+    brain = Brain(BrainConfig(), headroom.PLUGIN.factory(headroom.PLUGIN.config()), random.Random(SEED))
+    brain.handle(TenantsChanged(0.0, (ANN,)))
+    brain.handle(
+        ReplicasChanged(
+            0.0, tuple(ReplicaSpec(ReplicaId(f"r{n}"), f"http://h:{n}", serves={"m": "m"}) for n in range(3))
+        )
+    )
+    for n in range(3):
+        brain.handle(ProbeSucceeded(0.0, ReplicaId(f"r{n}")))
+    chance = random.Random(SEED)
+    outcome = Outcome(OutcomeKind.OK, 200, committed=True, sent=True, prompt_tokens=10, output_tokens=5)
+
+    def some(first: int, last: int) -> None:
+        for number in range(first, last):
+            session = "regular" if number % 10 == 0 else f"{chance.getrandbits(64):016x}"
+            info = RequestInfo(RequestId(f"q{number}"), "m", "ann", prompt_bytes=40, session_key=session)
+            sent = [c for c in brain.handle(RequestArrived(number / 1e3, info)) if isinstance(c, Dispatch)]
+            assert len(sent) == 1
+            brain.handle(AttemptFinished(number / 1e3, sent[0].attempt_id, outcome))
+
+    warm, whole = rounds(100_000, 2_000), rounds(2_000_000, 4_000)
+    some(0, warm)
+    gc.collect()
+    before = len(gc.get_objects()), resident_bytes()
+    some(warm, whole)
+    gc.collect()
+    assert len(gc.get_objects()) - before[0] < 1_000
+    assert resident_bytes() - before[1] < 4 * 2**20
+
+
+def resident_bytes() -> int:
+    """Memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+test_two_million_sessions_leave_nothing_behind.checks_books = True  # type: ignore[attr-defined]  # no gateway here
+
+
 # Secrets.
 
 MARK = "zq9plant"
@@ -507,5 +557,6 @@ async def test_no_secret_is_ever_written_down(folder: Path) -> None:
     written = {"log": log, "journal": journal, "admin": "".join(pages), "keys": file.read_text()}
     assert {where: found for where, text in written.items() if (found := planted.found_in(text))} == {}
     assert not planted.found_in("".join(heard[:strangers])), "strangers are told nothing back"
+    assert command("verify", str(folder / "journal")).returncode == 0, "tenants are replayed, too"
     operators = {"the admin token", "a replica's key", "the common key", "a good key"}
     assert not operators & set(planted.found_in("".join(heard)))
