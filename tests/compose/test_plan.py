@@ -11,7 +11,7 @@ from headway.compose.registry import find
 from headway.compose.settings import Settings
 from headway.compose.source import SettingsError, parse
 from headway.core.tenant import Tenant, Tier
-from headway.gateway.config import GatewayConfig
+from headway.gateway.config import Batching, GatewayConfig
 
 SECRETS = ("key-of-a", "key-of-all", "token-of-admin")
 
@@ -91,7 +91,8 @@ def test_every_section_reaches_the_data_plane() -> None:
     gateway = plan(
         "limits: {max_body_bytes: 5}\ntimeouts: {idle_s: 7}\ncors: {origins: ['*']}\n"
         "requests: {paths: [/x], session_headers: [X-S], deadline_header: X-D, inject_usage: never,"
-        " priority_header: X-P, policy_header: X-Q, precision_header: X-R}\n"
+        " priority_header: X-P, policy_header: X-Q, precision_header: X-R, hints_header: X-H}\n"
+        "batching: {m: {max: 9}}\n"
         "upstream: {preserve_host: true, trust_forwarded: true, forward_authorization: true}\n"
         "listen: {host: '::1', port: 0, backlog: 9}\n"
     ).gateway
@@ -100,6 +101,7 @@ def test_every_section_reaches_the_data_plane() -> None:
     assert gateway.cors.origins == ("*",)
     assert (gateway.paths, gateway.session_headers, gateway.deadline_header) == (("/x",), ("x-s",), "x-d")
     assert (gateway.priority_header, gateway.policy_header, gateway.precision_header) == ("x-p", "x-q", "x-r")
+    assert (gateway.hints_header, gateway.batching) == ("x-h", {"m": Batching(window_ms=5.0, max=9)})
     assert (gateway.inject_usage, gateway.preserve_host, gateway.trust_forwarded) == ("never", True, True)
     assert gateway.auth.forward_client
     assert (gateway.host, gateway.port, gateway.backlog) == ("::1", 0, 9)

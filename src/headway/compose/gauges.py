@@ -1,8 +1,10 @@
 """What rooms know of themselves, exported with the metrics: read at a scrape, never pushed."""
 
+import asyncio
 from collections.abc import Callable
 
 from headway.compose.clients import Clients, KeyWatch
+from headway.gateway.batching import Batcher
 from headway.gateway.plane import Plane
 from headway.observe import Observer
 from headway.telemetry import Telemetry
@@ -32,6 +34,17 @@ def watch_plane(telemetry: Telemetry, plane: Plane) -> None:
     lost = "Requests the brain owed an answer: each is a fault of Headway's."
     telemetry.watch("headway_unanswered_requests_total", lost, lambda: plane.unanswered)
     telemetry.watch("headway_buffered_body_bytes", "Request bodies held in memory.", lambda: plane.body_bytes)
+    if plane.batcher is not None:
+        watch_batcher(telemetry, plane.batcher)
+    telemetry.watch("headway_tasks", "Tasks of the event loop.", lambda: len(asyncio.all_tasks()))
+
+
+def watch_batcher(telemetry: Telemetry, batcher: Batcher) -> None:
+    """What micro-batching does."""
+    telemetry.watch("headway_merged_calls_total", "Upstream calls for several requests.", lambda: batcher.calls)
+    telemetry.watch("headway_merged_requests_total", "Requests in them.", lambda: batcher.riders)
+    again = "Requests that were sent again by themselves, for their call came to nothing."
+    telemetry.watch("headway_scattered_requests_total", again, lambda: batcher.scattered)
 
 
 def watch_clients(telemetry: Telemetry, clients: Clients, watch: KeyWatch) -> None:

@@ -18,7 +18,7 @@ from headway.coordinate.static import AUTO, Entry
 from headway.coordinate.validate import Refused, replica_url
 from headway.core.tenant import Tenant, Tier
 from headway.engines.base import Dialect
-from headway.gateway.config import Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
+from headway.gateway.config import Batching, Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
 from headway.gateway.counting import Counter
 
 
@@ -122,6 +122,7 @@ def _gateway(settings: Settings, keys: dict[str, str], common: str) -> GatewayCo
         session_headers=tuple(name.lower() for name in requests.session_headers),
         deadline_header=requests.deadline_header.lower(),
         hints_header=requests.hints_header.lower(),
+        batching={model: Batching(**merged.model_dump()) for model, merged in settings.batching.items()},
         priority_header=requests.priority_header.lower(),
         policy_header=requests.policy_header.lower(),
         precision_header=requests.precision_header.lower(),

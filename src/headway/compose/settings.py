@@ -13,12 +13,13 @@ from headway.compose.keyfile import NAME
 from headway.core.constants import BurstConfig, DegradeConfig, RestartConfig
 from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import INFERENCE_PATHS
+from headway.gateway.config import Batching as _Batching
 from headway.gateway.config import Cors as _Cors
 from headway.gateway.config import GatewayConfig as _Gateway
 from headway.gateway.config import Limits as _Limits
 from headway.gateway.config import Timeouts as _Timeouts
 
-_L, _T, _C, _G = _Limits(), _Timeouts(), _Cors(), _Gateway()
+_L, _T, _C, _G, _M = _Limits(), _Timeouts(), _Cors(), _Gateway(), _Batching()
 _N = Tenant("")
 _D, _B, _X = DegradeConfig(), BurstConfig(), RestartConfig()
 
@@ -334,6 +335,13 @@ class Degradation(Section):
         return self
 
 
+class Batching(Section):
+    """How requests for one model are merged into calls. Not needed for engines that batch by themselves."""
+
+    window_ms: float = Field(default=_M.window_ms, gt=0, le=1000, description="How long the first waits for others.")
+    max: int = Field(default=_M.max, ge=2, le=2048, description="Most inputs in one call; a full one leaves at once.")
+
+
 def _as_replica(value: Any) -> Any:
     return {"url": value} if isinstance(value, str) else value
 
@@ -376,6 +384,10 @@ class Settings(Section):
         le=1,
         description="Share of a model's requests that a version registered later gets at once, and again each minute; "
         "0: all of them, at once.",
+    )
+    batching: dict[str, Batching] = Field(
+        default={},
+        description="Model -> how its embeddings and one-prompt completions are merged, for engines that do not batch.",
     )
     upstream: Upstream = Upstream()
     requests: Requests = Requests()
