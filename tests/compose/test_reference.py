@@ -4,6 +4,7 @@ import pytest
 import trustme
 import yaml
 
+from headway.compose.keyfile import change
 from headway.compose.load import validate
 from headway.compose.plan import make_plan
 from headway.compose.reference import BEGIN, constants_reference, settings_reference
@@ -16,7 +17,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 
 
 def examples() -> list[str]:
-    parts = DOCS.read_text().split("```yaml\n")[1:]
+    parts = (DOCS.read_text() + DOCS.with_name("tenants.md").read_text()).split("```yaml\n")[1:]
     return [part.partition("```")[0] for part in parts]
 
 
@@ -51,6 +52,7 @@ def test_examples_are_valid(example: str, tmp_path: Path) -> None:
     certificate.private_key_pem.write_to_path(str(tmp_path / "tls.key"))
     certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "tls.crt"))
     (tmp_path / "headway-admin").write_text("a-token\n")
+    change(tmp_path / "keys.json", lambda keys: keys)
     local = example.replace("/etc/headway", str(tmp_path)).replace("/run/secrets", str(tmp_path))
     plan = make_plan(validate(parse(local, "docs", {"ENGINE_KEY": "a-key"})), find([]))
     assert plan.entries or not plan.settings.replicas
