@@ -257,6 +257,33 @@ def test_events_known_by_sight_say_what_they_would_when_read(texts: list[str], k
         assert seen(by_sight) == seen(read), piece
 
 
+STREAM_PIECES = [
+    *(
+        b"\n",
+        b"\r",
+        b"\r\n",
+        b"data: {",
+        b'"usage":{}',
+        b'"choices":[]',
+        b'"choices":[{',
+        b"}",
+        b": beat",
+        b"id: 1",
+        b"data:",
+    ),
+    *(f"data: {event}\n\n".encode() for event in (*map(streams.token, "ab"), streams.USAGE)),
+]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(STREAM_PIECES), max_size=12))
+def test_events_known_by_sight_need_not_pass_the_stripper(pieces: list[bytes]) -> None:
+    scanner, through = Scanner(), UsageStripper()
+    for piece in pieces:
+        known, passed = scanner.feed(piece), through.feed(piece)
+        assert passed == piece or not known
+
+
 @interpreted
 def test_a_usual_stream_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     scanner, read = Scanner(), list[bytes]()

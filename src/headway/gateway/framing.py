@@ -167,8 +167,8 @@ class _Collector:
             self.ours = len(self.pieces)
 
 
-_SIZES: Final = {spelt % size: size for size in range(1, 2048) for spelt in (b"%x", b"%X")}
-"""Sizes of chunks that carry one event, as engines spell them."""
+_SIZES: Final = {spelt % size: size for size in range(1, 2048) for spelt in (b"%x\r\n", b"%X\r\n")}
+"""First lines of chunks that carry one event, as engines spell them."""
 
 
 class EngineChunks:
@@ -192,8 +192,8 @@ class EngineChunks:
     def feed(self, data: bytes) -> bytes:
         """The payload in these bytes. Raises BadFraming. Sets `complete` at the end, `surplus` if bytes follow it."""
         if self._between:
-            start = data.find(b"\r\n", 1, 6) + 2
-            size = _SIZES.get(data[: start - 2], 0) if start > 2 else 0
+            start = data.find(b"\n", 2, 6) + 1
+            size = _SIZES.get(data[:start], 0)
             if size:
                 end = start + size
                 if len(data) == end + 2 and data.endswith(b"\r\n"):
@@ -236,8 +236,8 @@ def _whole_chunks(data: bytes) -> bytes:
     pieces: list[bytes] = []
     at, length = 0, len(data)
     while at < length:
-        start = data.find(b"\r\n", at + 1, at + 6) + 2
-        size = _SIZES.get(data[at : start - 2], 0) if start > at + 2 else 0
+        start = data.find(b"\n", at + 2, at + 6) + 1
+        size = _SIZES.get(data[at:start], 0)
         at = start + size + 2
         if not size or at > length or data[at - 2 : at] != b"\r\n":
             return b""

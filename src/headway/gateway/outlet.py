@@ -43,7 +43,7 @@ class Outlet:
         if self._chunked:
             size = len(data)
             line = _SIZE_LINES[size] if size < 2048 else b"%x\r\n" % size
-            self._transport.write(b"%b%b\r\n" % (line, data))
+            self._transport.write(b"".join((line, data, b"\r\n")))
         else:
             self._transport.write(data)
 

@@ -290,9 +290,13 @@ class StreamRelay(_Holding):
         self._within_line = False  # its begin was too long to hold, and has passed
 
     def feed(self, data: bytes) -> None:
-        """Payload arrived. The path of every token: three calls once content has begun."""
+        """Payload arrived. The path of every token: two calls once content has begun."""
         scanner = self._scanner
-        scanner.feed(data)
+        if scanner.feed(data) and self._content:  # nothing is held, nor in question
+            self.outlet.write(data)
+            if not self.boss.advanced:
+                self.boss.advance()
+            return
         if not self._content:
             self._before_content(data)
             return

@@ -26,7 +26,7 @@ LESSONS: Final = 4
 """Patterns tried on one stream. Engines repeat all but the text; a stream whose events differ in more is read whole."""
 
 _KEYS: Final = (b'content":"', b'"text":"', b'reasoning":"')
-_UNUSUAL: Final = b'"\\' + bytes(range(32))
+_UNUSUAL = re.compile(rb'["\\\x00-\x1f]')
 """What no JSON text has without an escape, and the escape."""
 
 
@@ -77,14 +77,20 @@ class Scanner(Tally):
         """Whether an end of the stream now is a proper one: `[DONE]` or a finish reason was seen."""
         return self.done or self.finished
 
-    def feed(self, data: bytes) -> None:
-        """Read the next piece of the stream."""
+    def feed(self, data: bytes) -> bool:
+        """Read the next piece of the stream. True if it was seen at a glance to be one whole event that says one token,
+        and nothing else."""
         lead, trail = self._lead, self._trail
-        known = lead and self.clean and data.startswith(lead) and data.endswith(trail)
-        if known and _is_text(data[len(lead) : len(data) - len(trail)]):
-            self.events += 1
-            self.tokens += 1
-            return
+        if lead and self.clean and data.startswith(lead) and data.endswith(trail):
+            begin, end = len(lead), len(data) - len(trail)
+            if begin < end and _UNUSUAL.search(data, begin, end) is None:
+                self.events += 1
+                self.tokens += 1
+                return True
+        self._read(data)
+        return False
+
+    def _read(self, data: bytes) -> None:
         if self.clean and data.startswith(b"data: ") and data.endswith(b"\n\n") and data.find(b"\r") < 0:
             if data.find(b"\n") == len(data) - 2:
                 self.events += 1
@@ -117,7 +123,7 @@ class Scanner(Tally):
         for key in _KEYS:
             begin = data.find(key) + len(key)
             end = data.find(b'"', begin)
-            if begin >= len(key) and _is_text(data[begin:end]):
+            if len(key) <= begin < end and _UNUSUAL.search(data, begin, end) is None:
                 self._lead, self._trail = data[:begin], data[end:]
                 return
 
@@ -171,11 +177,6 @@ class Scanner(Tally):
         self._size = 0
         self.open = False
         self._skipping = False
-
-
-def _is_text(data: bytes) -> bool:
-    """Whether it is some text of a JSON string, with nothing escaped."""
-    return len(data) > 0 and len(data.translate(None, _UNUSUAL)) == len(data)
 
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
