@@ -3,11 +3,13 @@
     python benchmarks/affinity.py --seeds 3 [--data DIR] [--only chat,agents] [--forms off,ring]
 
 DIR holds the Claude Code sessions (docs/workloads.md says where they are from); without it that point is left out. A
-form is `off`, `ring` (the ring decides, unless the replica has too much to do) or `ring:N` (only if the policy's cost
-there is at most N times the least). docs/decisions/0011 has the table.
+form is `off`, `ring` (the ring decides, unless the replica has too much to do) or `ring:N` (a busy replica only if the
+policy's cost there is at most N times the least). `stays` is the share of requests, of those that follow another one
+of their session, that went to the same replica as that one. docs/decisions/0010 has the table.
 """
 
 import argparse
+import concurrent.futures
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,14 +19,18 @@ import numpy as np
 
 from headway.compose.simulate import MakeBrain
 from headway.compose.traces import open_workload
+from headway.core.commands import Command, Dispatch
 from headway.core.constants import AffinityConfig, BrainConfig
+from headway.core.events import Event, RequestArrived
+from headway.core.ids import ReplicaId, RequestId
 from headway.sim import sweep
+from headway.sim.run import simulate
 from headway.sim.scenario import PoolSpec, Scenario, Truth
 from headway.workload.results import RunResult
 from headway.workload.sources import Options
 
 POLICIES = ("headroom", "lmetric", "cache_aware", "least_connections", "round_robin")
-FORMS = ("off", "ring:1", "ring:2", "ring:4", "ring")
+FORMS = ("off", "ring:1", "ring:2", "ring")
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -38,51 +44,99 @@ class Point(msgspec.Struct, frozen=True):
 
 
 POINTS = (
-    Point("chat", "chat", (0.5, 0.75)),
+    Point("chat", "chat", (0.25, 0.75)),
     Point("chat-scarce", "chat", (0.5, 0.9), 40_000),
-    Point("agents", "agents", (0.5, 0.8)),
+    Point("agents", "agents", (0.25, 0.5, 0.75)),
     Point("agents-scarce", "agents", (0.5, 0.9), 120_000),
     Point("claude-code", "claude_code_weka_sample.jsonl.gz", (0.5, 0.8), duration_s=300.0),
 )
 
 
-def contender(policy: str, form: str) -> sweep.Contender:
+class Found(msgspec.Struct, frozen=True):
+    """A run, and how many turns of sessions stayed where the one before was."""
+
+    result: RunResult
+    stays: float
+
+
+class Watched:
+    """A brain, and where sessions went."""
+
+    def __init__(self, make: MakeBrain, seed: int) -> None:
+        self._brain = make(seed)
+        self._sessions: dict[RequestId, str] = {}
+        self._last: dict[str, ReplicaId] = {}
+        self.followed = self.stayed = 0
+
+    def handle(self, event: Event) -> list[Command]:
+        """As the brain does."""
+        if type(event) is RequestArrived and event.request.session_key:
+            self._sessions[event.request.id] = event.request.session_key
+        commands = self._brain.handle(event)
+        for command in commands:
+            if type(command) is Dispatch and (session := self._sessions.get(command.request_id)):
+                before = self._last.get(session)
+                self.followed += before is not None
+                self.stayed += before == command.replica_id
+                self._last[session] = command.replica_id
+        return commands
+
+
+def brain_maker(policy: str, form: str) -> MakeBrain:
     """One policy with one form of affinity."""
-    if form == "off":
-        affinity = AffinityConfig(enabled=False)
-    else:
-        affinity = AffinityConfig(yields=float(form.partition(":")[2] or "inf"))
-    return sweep.Contender(f"{policy} {form}", MakeBrain(policy, BrainConfig(affinity=affinity)))
+    config = AffinityConfig(enabled=form != "off", yields=float(form.partition(":")[2] or 0.0))
+    return MakeBrain(policy, BrainConfig(affinity=config))
 
 
-def measured(point: Point, options: argparse.Namespace) -> list[RunResult]:
+def run(plan: sweep.Sweep, load: int, seed: int, policy: str, form: str) -> Found:
+    """One run."""
+    watched: list[Watched] = []
+
+    def make(number: int) -> Watched:
+        watched.append(Watched(brain_maker(policy, form), number))
+        return watched[-1]
+
+    requests = sweep.arrivals(plan, load, seed).requests
+    result = simulate(plan.scenario, requests, make, f"{policy} {form}", plan.loads[load], seed).result
+    return Found(result, watched[0].stayed / max(1, watched[0].followed))
+
+
+def measured(point: Point, options: argparse.Namespace) -> Iterator[Found]:
     """Every policy in every form, under the same arrivals."""
     trace = options.data / point.workload if point.workload.endswith(".gz") else point.workload
     load = open_workload(str(trace), np.random.default_rng(0), Options(length_factor=0.125))
-    names = [contender(policy, form) for policy in options.policies for form in options.forms]
     pool = PoolSpec(count=8, gpu="a100-80gb", kv_tokens=point.kv_tokens)
     scenario = Scenario(pools=(pool,), truth=Truth(perturb=0.2), warmup_s=30.0)
     loads = tuple(options.loads) or point.loads
-    plan = sweep.Sweep(scenario, load, tuple(names), loads, options.seeds, point.duration_s)
-    return [run.result for run in sweep.run(plan, options.jobs)]
+    plan = sweep.prepared(sweep.Sweep(scenario, load, (), loads, options.seeds, point.duration_s))
+    cells = [
+        (plan, at, seed, policy, form)
+        for at in range(len(loads))
+        for policy in options.policies
+        for form in options.forms
+        for seed in range(options.seeds)
+    ]
+    with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool_of_processes:
+        yield from pool_of_processes.map(run, *zip(*cells, strict=True))
 
 
-def table(point: Point, results: Sequence[RunResult]) -> Iterator[str]:
+def table(point: Point, found: Sequence[Found]) -> Iterator[str]:
     """Markdown: means over the seeds, and the range of the share served well."""
     yield f"\n{point.name}\n"
-    yield "| load | policy | affinity | served well | (range) | prefix hits | TTFT p50 | TTFT p99 | TPOT p99 |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for key in dict.fromkeys((result.load, result.policy) for result in results):
-        runs = [result for result in results if (result.load, result.policy) == key]
-        good = [run.good_share for run in runs]
-        figures = [
-            np.mean([getattr(run, name) for run in runs])
-            for name in ("prefix_hit_rate", "ttft_p50_s", "ttft_p99_s", "tpot_p99_s")
-        ]
-        policy, _, form = key[1].partition(" ")
+    yield "| load | policy | affinity | served well | (range) | stays | prefix hits | TTFT p50 | TTFT p99 | TPOT p99 |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for load, name in dict.fromkeys((each.result.load, each.result.policy) for each in found):
+        cell = [each for each in found if (each.result.load, each.result.policy) == (load, name)]
+        good = [each.result.good_share for each in cell]
+        mean = {
+            field: float(np.mean([getattr(each.result, field) for each in cell]))
+            for field in ("prefix_hit_rate", "ttft_p50_s", "ttft_p99_s", "tpot_p99_s")
+        }
+        policy, _, form = name.partition(" ")
         yield (
-            f"| {key[0]:g} | {policy} | {form} | {np.mean(good):.3f} | {min(good):.3f} to {max(good):.3f} "
-            f"| {figures[0]:.3f} | {figures[1]:.2f} s | {figures[2]:.2f} s | {figures[3] * 1000:.0f} ms |"
+            f"| {load:g} | {policy} | {form} | {np.mean(good):.3f} | {min(good):.3f} to {max(good):.3f} "
+            f"| {np.mean([each.stays for each in cell]):.3f} | {mean['prefix_hit_rate']:.3f} "
+            f"| {mean['ttft_p50_s']:.2f} s | {mean['ttft_p99_s']:.2f} s | {mean['tpot_p99_s'] * 1000:.0f} ms |"
         )
 
 
@@ -102,7 +156,7 @@ def main() -> None:
         if options.only and point.name not in options.only:
             continue
         if not point.workload.endswith(".gz") or options.data:
-            print("\n".join(table(point, measured(point, options))), flush=True)
+            print("\n".join(table(point, list(measured(point, options)))), flush=True)
     print(f"\n{time.time() - began:.0f} s")
 
 

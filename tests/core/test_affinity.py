@@ -30,7 +30,15 @@ def affinity(*names: str, config: AffinityConfig = CONFIG) -> Affinity:
 
 
 def order(of: Affinity, views: Iterable[ReplicaView], session: str = "s1", tenant: str = "") -> list[str]:
-    return [v.id for v in of.preferred(request("r", session_key=session, tenant=tenant), list(views))]
+    """Where the session keeps to, and where it would if those before refused."""
+    asked, among, found = request("r", session_key=session, tenant=tenant), list(views), list[str]()
+
+    def refuses(view: ReplicaView) -> str:
+        return "full" if view.id in found else ""
+
+    while (kept := of.keeps(asked, among, refuses)) is not None:
+        found.append(kept[0])
+    return found
 
 
 def test_a_session_keeps_to_one_and_others_follow_in_one_order() -> None:
@@ -93,6 +101,12 @@ def test_a_few_requests_are_never_too_much() -> None:
     first, second = order(ring, [view("a"), view("b")])
     assert order(ring, [view(first, load=7), view(second)]) == [first, second]
     assert order(ring, [view(first, load=8), view(second)]) == [second]
+
+
+def test_with_hardly_anything_to_do_there_is_nothing_to_weigh() -> None:
+    ring = affinity("a")
+    asked = request("r", session_key="s1")
+    assert [ring.keeps(asked, [view("a", load=load)], None) for load in (3, 4)] == [("a", True), ("a", False)]
 
 
 def test_the_bound_follows_weights() -> None:

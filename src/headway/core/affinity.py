@@ -9,7 +9,7 @@ hashing with bounded loads: Mirrokni, Thorup and Zadimoghaddam, 2018). Being ful
 or sessions would flap.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.constants import AffinityConfig
 from headway.core.ids import ReplicaId
@@ -17,6 +17,12 @@ from headway.core.replica import ReplicaSpec
 from headway.core.request import RequestInfo
 from headway.core.ring import Ring, place
 from headway.core.view import ReplicaView
+
+Refuses = Callable[[ReplicaView], str]
+"""Why a replica cannot take a request now, empty if it can."""
+
+Keeps = tuple[ReplicaId, bool]
+"""A replica, and whether it has so little to do that there is nothing to weigh."""
 
 
 class Affinity:
@@ -36,8 +42,9 @@ class Affinity:
         self._weights = {spec.id: spec.weight for spec in specs}
         self._stale = True
 
-    def preferred(self, request: RequestInfo, views: Sequence[ReplicaView]) -> Iterator[ReplicaView]:
-        """Those of the views that may have a request of this session, in the order of the ring."""
+    def keeps(self, request: RequestInfo, views: Sequence[ReplicaView], refuses: Refuses | None) -> Keeps | None:
+        """Where a session keeps to: the first on its ring that is among the views, has not too much to do and does not
+        refuse. None if there is nobody."""
         if self._stale:
             self._stale = False
             self._ring.reset(self._weights)
@@ -53,7 +60,9 @@ class Affinity:
                 most = most if most >= 0.0 else self._most(views)
                 if load >= most * view.spec.weight:
                     continue
-            yield view
+            if refuses is None or not refuses(view):
+                return replica_id, load < self._config.calm
+        return None
 
     def _is_full(self, view: ReplicaView) -> bool:
         """Whether its KV pool is used beyond `spill`, or was and has not fallen below `resume` since."""

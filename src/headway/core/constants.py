@@ -266,9 +266,10 @@ class AffinityConfig(msgspec.Struct, frozen=True):
 
     `enabled`: whether requests that name a session keep to its replica. `points`: a replica's places on the ring (with
     200, shares differ by about 7 %). `spill`, `resume`: used share of a KV pool above which a replica gives sessions to
-    the next one, and below which it takes them back. `bound`: times the mean number of requests that a replica may have
-    while sessions still go there; with fewer than `spare` requests it always takes them, for a mean of one or two says
-    nothing. `yields`: how many times the least cost the session's replica may cost under a policy that compares all.
+    the next one, and below which it takes them back. `bound`: times the mean number of requests from which on a replica
+    gives them away too; with fewer than `spare` requests it does not, for a mean of one or two says nothing.
+    `yields`: under a policy that knows where prefixes are, how many times the least cost a session's replica may cost
+    (0: any); with fewer than `calm` requests there, cost is no object.
     """
 
     enabled: bool = True
@@ -276,8 +277,9 @@ class AffinityConfig(msgspec.Struct, frozen=True):
     spill: float = 0.85
     resume: float = 0.75
     bound: float = 1.25
-    spare: float = 8.0
+    spare: int = 8
     yields: float = 2.0
+    calm: int = 4
 
 
 class SessionsConfig(msgspec.Struct, frozen=True):

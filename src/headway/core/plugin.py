@@ -31,6 +31,8 @@ class Policy(Protocol):
     `binds_late`: the policy's requests may be held until their forecast peak fits (the memory hold).
     A policy that reads no forecast of a view (headroom, peak, reserved tokens, output left) may say so by an attribute
     `foresees` that is false: those figures are then as of the dispatches, which is cheaper.
+    One whose costs account for what is cached where says so by an attribute `minds_prefixes` that is true: a session
+    then keeps to its replica only while that costs little more than elsewhere. For others the ring of sessions decides.
     """
 
     name: str

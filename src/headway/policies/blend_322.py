@@ -43,6 +43,7 @@ class Blend:
     parts: tuple[str, ...] = ("queue", "kv", "prefix")
     tolerance = 0.0
     binds_late = False
+    minds_prefixes = True
     foresees = False
 
     def __init__(self, config: BlendConfig) -> None:

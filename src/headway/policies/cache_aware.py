@@ -106,6 +106,7 @@ class CacheAware:
     parts: tuple[str, ...] = ("in_flight", "match", "tree_characters")
     tolerance = 0.0
     binds_late = False
+    minds_prefixes = True
     foresees = False
 
     def __init__(self, config: CacheAwareConfig) -> None:

@@ -34,6 +34,7 @@ class Headroom:
     name = "headroom"
     parts: tuple[str, ...] = ("ttft_s", "requests", "crowding")
     binds_late = True
+    minds_prefixes = True
 
     def __init__(self, config: HeadroomConfig) -> None:
         self._crowded = config.crowded

@@ -93,6 +93,7 @@ class KvCost:
     parts: tuple[str, ...] = ("prefill_blocks", "decode_blocks")
     tolerance = 0.0
     binds_late = False
+    minds_prefixes = True
     foresees = False
 
     def __init__(self, config: KvCostConfig) -> None:

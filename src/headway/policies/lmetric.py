@@ -19,6 +19,7 @@ class Lmetric:
     parts: tuple[str, ...] = ("prefill", "batch")
     tolerance = 0.0
     binds_late = False
+    minds_prefixes = True
     foresees = False
 
     def __init__(self, config: NoConfig) -> None:

@@ -32,6 +32,7 @@ class Predictive:
     name = "predictive"
     parts: tuple[str, ...] = ("work", "batch", "scarcity")
     binds_late = True
+    minds_prefixes = True
 
     def __init__(self, config: PredictiveConfig) -> None:
         self._config = config

@@ -56,6 +56,7 @@ class WeightedScore:
     parts: tuple[str, ...] = ("score", "memory", "cache", "queue")
     tolerance = 0.0
     binds_late = False
+    minds_prefixes = True
     foresees = False
 
     def __init__(self, config: WeightedScoreConfig) -> None:
