@@ -1,19 +1,19 @@
-"""The one object that decides: events in, commands out. It wires the rooms below and keeps the jobs.
+"""The one object that decides: events in, commands out. It wires the rooms below, admits requests, and minds replicas.
 
-`handle` looks the event's type up in a table. A job is a request from its arrival to its one end: dispatched, held,
-refused, retried. Everything else belongs to a floor below: what is known of replicas (fleet), who may wait (admission),
-who takes a request (scheduler), who is well (health), what is tried again (retry). Dispatches come first among the
-commands of an event, records last, so that a body sends before it writes.
+`handle` looks the event's type up in a table. Everything else belongs to a floor below: what is known of replicas
+(fleet), who may wait (admission), who takes a request (scheduler), what becomes of it (attempts), who is well (health),
+what is given up under pressure (relief). Dispatches come first among the commands of an event, records last, so that a
+body sends before it writes.
 """
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from headway.core.admission import Admission, expired
-from headway.core.commands import Abort, Command, Dispatch, Probe, Record, Reject, Relay, Settled
+from headway.core.admission import Admission
+from headway.core.attempts import Attempts
+from headway.core.commands import Abort, Command, Reject
 from headway.core.constants import BrainConfig
-from headway.core.entries import PLAIN, Choice, Entry, Job, Tries
+from headway.core.entries import PLAIN, Entry, Job, Tries
 from headway.core.events import (
     AttemptFinished,
     DrainAsked,
@@ -29,15 +29,13 @@ from headway.core.events import (
     TenantsChanged,
     TimerFired,
 )
-from headway.core.fleet import Fleet, spoken
+from headway.core.fleet import Fleet
 from headway.core.holding import Holding
-from headway.core.ids import ReplicaId, RequestId, attempt_id
-from headway.core.outcome import Outcome, OutcomeKind
+from headway.core.ids import ReplicaId, RequestId
 from headway.core.plugin import Chance, Policy, Tracker
 from headway.core.relief import Relief
-from headway.core.request import RequestInfo
-from headway.core.retry import FINAL, RELAYED, Retries, Rule, answer
-from headway.core.scheduler import Scheduler, forecast
+from headway.core.retry import Retries
+from headway.core.scheduler import Scheduler
 from headway.core.standing import Replica
 from headway.core.variants import with_floor
 from headway.core.view import FleetSnapshot
@@ -64,19 +62,20 @@ class Brain:
             foresees=late or getattr(policy, "foresees", True),
         )
         self._scheduler = Scheduler(self._fleet, policy, chance, config.scheduler, config.affinity, others)
-        self._trackers = [each for each in (policy, *others) if isinstance(each, Tracker)]
+        trackers = [each for each in (policy, *others) if isinstance(each, Tracker)]
         self._admission = Admission(self._fleet, config.admission, config.slo, config.pace, late)
-        self._retries = Retries(config.retry)
-        self._jobs: dict[RequestId, Job] = {}
-        self._holding = Holding(self._scheduler, self._admission, self._jobs, self._dispatch, self._end)
+        attempts = Attempts(self._fleet, self._scheduler, self._admission, Retries(config.retry), trackers)
+        self._attempts, self._jobs = attempts, attempts.jobs
+        self._holding = Holding(self._scheduler, self._admission, self._jobs, attempts.dispatch, attempts.end)
         self._relief = Relief(self._fleet.replicas, self._scheduler, self._admission, self._holding, config, chance)
+        attempts.holding, attempts.relief = self._holding, self._relief
         self._ignored = 0
         self._on: dict[type, Callable[[Any, list[Command]], None]] = {
             RequestArrived: self._arrived,
             RequestCancelled: self._cancelled,
-            FirstToken: self._first_token,
-            Progress: self._progress,
-            AttemptFinished: self._finished,
+            FirstToken: attempts.first_token,
+            Progress: attempts.progress,
+            AttemptFinished: attempts.finished,
             ReplicasChanged: self._replicas_changed,
             SampleTaken: self._sample,
             ProbeSucceeded: self._probe_succeeded,
@@ -161,7 +160,7 @@ class Brain:
         if pool.shortest and request.prompt_bytes + request.prompt_tokens >= pool.shortest:  # no token without a byte
             at_least = self._fleet.length.prompt_tokens_at_least(request) + (1 if request.generates else 0)
         refusal = (
-            self._too_late(request, at)
+            self._attempts.too_late(request, at)
             or self._admission.infeasible(request, at_least, pool.longest)
             or tenancy.refuses(request, at)
             or self._relief.refuses(request, at)
@@ -181,180 +180,12 @@ class Brain:
         self._holding.admit(job, pool, at, out)
         self._relief.watch(at, out)
 
-    def _end(self, job: Job) -> None:
-        """A request has ended, however."""
-        del self._jobs[job.request.id]
-        self._admission.tenancy.left(job.request)
-
-    def _too_late(self, request: RequestInfo, at: float) -> Reject | None:
-        """A refusal for a reason that may come up at any try: its deadline, or what it did to engines."""
-        if request.deadline is not None and request.deadline <= at:
-            return expired(request.id)
-        if not self._retries.suspects:
-            return None
-        left = self._retries.quarantined_s(request.fingerprint, at)
-        if not left:
-            return None
-        text = "the request is refused because engines died while serving it"
-        return Reject(request.id, 503, "quarantined", text, float(math.ceil(left)))
-
     def _cancelled(self, event: RequestCancelled, out: list[Command]) -> None:
         job = self._jobs.get(event.request_id)
         if job is None or not job.held:
             self._ignored += 1
             return
         self._holding.withdraw(job, event.at, out)
-
-    def _dispatch(self, job: Job, choice: Choice, at: float, out: list[Command], free: bool = False) -> None:
-        request, demand, tries = job.request, job.demand, job.tries
-        spec = choice.view.spec
-        replica = self._fleet.replicas[spec.id]
-        number = tries.made
-        attempt = job.attempt = attempt_id(request.id, number)
-        expected = forecast(demand, choice.view)
-        self._retries.sent(tries, number > 0 and not free, free)
-        entry = Entry(
-            attempt,
-            request,
-            spec.id,
-            demand.prompt_tokens,
-            expected.cached_tokens,
-            self._fleet.unscaled_hit(request, demand.prompt_tokens, job.matches.get(spec.id, 0)),
-            round(demand.output_mean),
-            demand.output_limit,
-            job.part,
-            at,
-            at,
-            expected.ttft_s,
-            demand,
-        )
-        self._fleet.opened(replica, entry, at)
-        for tracker in self._trackers:
-            tracker.sent(demand, spec.id, at)
-        if self._admission.pace is not None:
-            self._admission.pace.sent(choice.view, entry.uncached, at)
-        self._admission.tenancy.sent(demand)
-        replica.health.dispatched(attempt)
-        self._relief.served(request, at)
-        terms, told = job.terms, self._scheduler.sent(request.model, spec, at)
-        model, told = spec.serves.get(request.model, request.model), terms.disclosed + told
-        out.append(Dispatch(request.id, attempt, spec.id, model, terms.max_tokens, terms.logprobs, told))
-        waited = at - job.arrived_at if number == 0 else 0.0
-        out.append(Record(self._scheduler.decision(choice, demand, expected, at, number, waited)))
-
-    # -- attempts ----------------------------------------------------------------------------------------------
-
-    def _first_token(self, event: FirstToken, out: list[Command]) -> None:
-        entry = self._fleet.ledger.first_token(event.attempt_id, event.at)
-        if entry is None:
-            return
-        replica = self._fleet.first_token(entry, event.at)
-        if replica is not None:
-            if replica.health.answered(event.attempt_id, event.at, out):
-                self._relief.moved(replica, event.at, out)
-            assert replica.view is not None  # something was sent there
-            self._admission.lagged(entry, replica.view, event.at)
-
-    def _progress(self, event: Progress, out: list[Command]) -> None:
-        for replica_id in self._fleet.ledger.progress(event.counts, event.at):
-            if self._fleet.progressed(replica_id, event.at) is not None:
-                self._holding.release(self._scheduler.pools_of(replica_id), event.at, out, replica_id)
-
-    def _finished(self, event: AttemptFinished, out: list[Command]) -> None:
-        at, outcome = event.at, event.outcome
-        entry = self._fleet.ledger.settle(event.attempt_id, at)
-        if entry is None:
-            return
-        for tracker in self._trackers:
-            tracker.ended(entry.request, entry.replica_id)
-        replica = self._fleet.settled(entry, outcome, at)
-        if replica is not None:
-            self._judge(replica, entry, outcome, at, out)
-        request, replica_id = entry.request, entry.replica_id
-        job = self._jobs[request.id]
-        self._retries.ended(job.tries)
-        self._retries.judge(request.fingerprint, job.tries, replica_id, outcome, at)
-        if outcome.committed or outcome.kind in FINAL or not self._retry(job, entry, outcome, at, out):
-            self._end(job)
-        first, demand = entry.first_token_at, entry.demand
-        tokens = spoken(entry, outcome)
-        self._admission.corrected(demand, tokens)
-        out.append(
-            Record(
-                Settled(
-                    at,
-                    request.id,
-                    entry.attempt_id,
-                    replica_id,
-                    outcome,
-                    None if first is None else first - entry.dispatched_at,
-                    entry.forecast_ttft_s,
-                    demand.output_mean,
-                    demand.output_low,
-                    demand.output_middle,
-                    demand.output_high,
-                    tokens,
-                    request.model,
-                    demand.prompt_tokens,
-                )
-            )
-        )
-        if self._admission.queues:
-            self._holding.release(self._scheduler.pools_of(replica_id), at, out, replica_id)
-
-    def _judge(self, replica: Replica, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> None:
-        moved = replica.health.finished(entry.attempt_id, entry.dispatched_at, outcome, at, out)
-        if moved:
-            self._relief.moved(replica, at, out)
-        if moved and outcome.kind is OutcomeKind.CONNECT_FAILED:
-            self._fleet.prefix.forget(replica.spec.id)  # whatever comes back there starts with a cold cache
-            if replica.account.in_flight:
-                out.append(Probe(replica.spec.id))  # if nobody listens, its silent streams are lost too
-
-    def _retry(self, job: Job, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> bool:
-        """Try the request again, or give it its end. True if it lives on."""
-        request, tries = job.request, job.tries
-        active = len(self._fleet.ledger.entries) + 1
-        rule = self._retries.allows(tries, outcome, entry.aborting, active)
-        refusal = self._too_late(request, at)
-        if rule is not Rule.NEVER and refusal is None:
-            free = entry.aborting or rule is Rule.ANYWHERE_ONCE_FREE
-            if rule is Rule.ANYWHERE_ONCE_FREE:
-                tries.free_used = True
-            else:
-                tries.excluded = (*tries.excluded, entry.replica_id)
-            choice = self._choose_again(job, rule is Rule.HEALTHY_ONLY, at, out)
-            if choice is not None:
-                self._dispatch(job, choice, at, out, free)
-                return True
-        if outcome.kind in RELAYED and outcome.status:
-            out.append(Relay(request.id, entry.attempt_id))
-        elif refusal is not None:
-            out.append(refusal)
-        else:
-            said = answer(outcome)
-            out.append(Reject(request.id, said.status, said.code, said.message, said.retry_after_s, said.shed))
-        return False
-
-    def _choose_again(self, job: Job, healthy_only: bool, at: float, out: list[Command]) -> Choice | None:
-        """Where the request was not yet. A retry never waits: if it fits nowhere, it goes where it costs least; if
-        nobody good is left, to one that is not known to be dead."""
-        self._scheduler.refresh(at, out)
-        pool = self._scheduler.pools.get(job.request.model)
-        if pool is None:
-            return None
-        pool = pool.reaching(job.request.precision_floor)
-        excluded = job.tries.excluded
-
-        def avoid(replica_id: ReplicaId, why: str) -> str:
-            if replica_id in excluded:
-                return "tried"
-            return why if healthy_only else ""
-
-        scheduler, demand, at_least = self._scheduler, job.demand, job.at_least
-        choice = self._holding.choose(job, pool, at, avoid)
-        choice = choice or scheduler.choose(pool, demand, at, at_least, avoid, None)
-        return choice if choice or healthy_only else scheduler.insist(pool, demand, at, at_least, excluded)
 
     # -- replicas ----------------------------------------------------------------------------------------------
 
