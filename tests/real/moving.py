@@ -62,6 +62,7 @@ class Move:
         self.dialect: Dialect = self.source.launcher.dialect
         self.manner = self.dialect.continuation
         assert self.manner.pinned(self.body, parsed, self.path) == ""
+        self.running = b"continuous_usage_stats" in self.body
         self.way = self.manner.way(self.path)
         edit = ids_edit(self.body) if self.way is Way.IDS else None
         self.asked = splice(self.body, [edit]) if edit else self.body
@@ -105,7 +106,9 @@ class Move:
         stops = resume_body.stops(self.body)
         cut = self.cut(tape, stops)
         given = Given(self.source.launcher.context_tokens, prompt=self.prompt, fields=more or {})
-        splicer = Splicer(tape, cut, self.manner.manner(self.parsed, stops), self.prompt_tokens)
+        splicer = Splicer(
+            tape, cut, self.manner.manner(self.way, self.parsed, stops, running_usage=self.running), self.prompt_tokens
+        )
         try:
             ask = self.manner.ask(self.way, self.body, tape, cut, given)
         except resume_body.LimitReached:

@@ -170,7 +170,8 @@ class Continuation(msgspec.Struct, frozen=True):
         said = cut.text if isinstance(given.prompt, str) else given.said_ids
         return resume_body.by_text(body, given.prompt, said, cut.count, limits, wants, more)
 
-    def manner(self, parsed: Body, stops: Stops, *, running_usage: bool = False, ids: bool = False) -> Manner:
-        """What the client is to see."""
-        usage = bool(parsed.include_usage)
-        return Manner(usage, running_usage, ids, self.bare_finish, stops.strings, stops.shown)
+    def manner(self, way: Way, parsed: Body, stops: Stops, *, running_usage: bool = False, ids: bool = False) -> Manner:
+        """What the client is to see. A stop string can lie across a cut by ids only: text that may begin one was held
+        back by the source, so it is not in the text that the target is given."""
+        strings = stops.strings if way is Way.IDS else ()
+        return Manner(bool(parsed.include_usage), running_usage, ids, self.bare_finish, strings, stops.shown)

@@ -33,6 +33,11 @@ class Joint:
         self.broken = False
         self.closed = not (keep or cut.surplus)
 
+    @property
+    def behind(self) -> bool:
+        """Whether the continuation has not yet said again all that was sent."""
+        return bool(self._surplus)
+
     def feed(self, text: str, last: bool = False) -> str:
         """The text that is certain now. `last`: the continuation has ended by itself, nothing is held back."""
         if self.closed:

@@ -19,6 +19,8 @@ DONE: Final = b"data: [DONE]\n\n"
 _OF_A_CHOICE: Final = ("stop_reason", "matched_stop")
 """What a choice says only when it ends, behind its finish reason."""
 _OF_AN_END: Final = ("usage", "timings")
+_OF_A_PROMPT: Final = ("prompt_token_ids", "prompt_text")
+_OF_AN_EVENT: Final = frozenset({"choices", *_OF_AN_END, *_OF_A_PROMPT})
 
 Event = dict[str, Any]
 
@@ -118,6 +120,7 @@ class Splicer:
         text, speaks = _text_of(choice)
         ids = choice.get("token_ids") or []
         self._came += len(ids) or int(bool(text) or (speaks and not finish))
+        behind = self._joint.behind
         piece = self._joint.feed(text, bool(finish))
         fresh = self._fresh(ids)
         if self._joint.broken or fresh is None:
@@ -127,7 +130,7 @@ class Splicer:
             choice["stop_reason"] = self._joint.stop
             self.cut_short = True
         self._tape.say(piece, ids)
-        if not (finish or piece or (speaks and self._count(event) > self._had)):
+        if not (finish or piece or (speaks and not behind and self._count(event) > self._had)):
             return b""  # the role again, or tokens the client has been told of
         return self._written_choice(event, piece, fresh, finish)
 
@@ -173,6 +176,8 @@ class Splicer:
             completion = self._count(event)
         else:
             completion = whole - self._prompt_tokens if self._prompt_tokens else self._count(event)
+        if self._manner.running_usage:
+            completion = max(completion, self._tape.reported)
         prompt = self._prompt_tokens or whole - completion
         summed = usage | {"prompt_tokens": prompt, "completion_tokens": completion}
         details = usage.get("prompt_tokens_details")
@@ -185,9 +190,10 @@ class Splicer:
         choice = self._choice(event["choices"][0], piece, ids)
         made = {**event, "choices": [choice]}
         if event.get("usage"):
-            made.pop("usage")
             if self._manner.running_usage or (self._manner.usage and not self._chat):
                 made["usage"] = self._summed(event)
+            else:
+                del made["usage"]
         return self._headed(made)
 
     def _choice(self, choice: Event, piece: str, ids: list[int]) -> Event:
@@ -212,19 +218,14 @@ class Splicer:
         return {**kept, "content": piece}
 
     def _headed(self, event: Event) -> Event:
-        """With the head of the client's stream, in its order; what only this event has comes behind, in its own."""
-        style = self._style
-        made = {
-            name: event.get(name) if name in ("choices", "usage") else value
-            for name, value in style.items()
-            if name in event or name not in ("usage", "timings")
-        }
-        made.pop("prompt_token_ids", None)
-        made.pop("prompt_text", None)
-        rest = {name: value for name, value in event.items() if name not in made}
-        rest.pop("prompt_token_ids", None)
-        rest.pop("prompt_text", None)
-        return made | rest
+        """With the head of the client's stream. An event of the same kind keeps its order, another takes on that of the
+        client's stream, and what only it has comes behind."""
+        style = {name: value for name, value in self._style.items() if name not in _OF_AN_EVENT}
+        own = {name: value for name, value in event.items() if name not in _OF_A_PROMPT}
+        if own.get("object") == style.get("object"):
+            return {name: style.get(name, value) for name, value in own.items()}
+        shared = {name: style.get(name, own.get(name)) for name in self._style if name in style or name in own}
+        return shared | {name: value for name, value in own.items() if name not in shared}
 
 
 def _is_chat(event: Event) -> bool:

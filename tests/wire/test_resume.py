@@ -1,0 +1,167 @@
+"""What a tape keeps, and where it lets another replica take over."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.perfmodel.text import decode
+from headway.perfmodel.vocabulary import FIRST_BYTE, SIZE
+from headway.wire.resume import Cut, Tape
+from headway.wire.resume_ids import Frames
+from headway.wire.resume_splice import Manner, Splicer
+from tests.wire.streams import DONE, ROLE, USAGE, call, token
+
+VLLM = ("chat-stream-tokenids", "completions-stream-ids", "prompt-leak-after-split-utf8", "char-lost-after-split-utf8")
+
+
+def tape(*events: str) -> Tape:
+    made = Tape()
+    for event in events:
+        made.read(event.encode())
+    return made
+
+
+def said(text: str, ids: Sequence[int]) -> Tape:
+    made = Tape()
+    made.say(text, ids)
+    return made
+
+
+class TestReading:
+    def test_text_and_ends(self) -> None:
+        made = tape(ROLE, token("a"), token("é", '"stop"'), USAGE, DONE)
+        assert (made.text, made.finish_reason, made.done, made.ended) == ("aé", "stop", True, True)
+        assert (made.prompt_tokens, made.reported, made.steps) == (9, 3, 1)
+
+    def test_the_sample_is_the_last_event_that_spoke(self) -> None:
+        assert tape(ROLE, token("a"), token("b"), USAGE).sample == token("b").encode()
+        assert tape(ROLE).sample == ROLE.encode()
+
+    @pytest.mark.parametrize(
+        ("event", "reason"),
+        [
+            (call("{"), "tools"),
+            ('{"choices":[{"delta":{"reasoning_content":"hm"}}]}', "reasoning"),
+            ('{"choices":[{"delta":{"reasoning":"hm"}}]}', "reasoning"),
+            ('{"choices":[{"delta":{"reasoning_content":null,"content":"a","tool_calls":[]}}]}', ""),
+            ('{"choices":[{"text":"a"},{"text":"b"}]}', "choices"),
+            ("no json", "unreadable"),
+            ('{"choices":[{"delta":{"content":5}}]}', "unreadable"),
+        ],
+    )
+    def test_what_cannot_be_continued_pins(self, event: str, reason: str) -> None:
+        assert tape(ROLE, event).pinned == reason
+
+    @pytest.mark.parametrize("event", ['{"error":{"message":"x"}}', '{"error":"x","choices":[]}', '{"object":"error"}'])
+    def test_errors(self, event: str) -> None:
+        assert tape(ROLE, event).error
+
+    def test_counts_are_the_largest_that_is_known(self) -> None:
+        assert tape(ROLE, token("a"), token("b")).generated == 2
+        assert tape(USAGE).generated == 3
+        assert said("x", [5, 6, 7, 8]).generated == 4
+
+
+class TestCut:
+    """`decode` of the emulated vocabulary; by hand where an engine's running text matters."""
+
+    def test_nothing_said(self) -> None:
+        assert said("", []).replay_prefix(decode) == Cut(0, "")
+
+    @given(st.lists(st.integers(FIRST_BYTE, SIZE - 1), max_size=12), st.integers(0, 12))
+    def test_it_is_whole_text_and_agrees_with_what_was_sent(self, ids: list[int], unsent: int) -> None:
+        whole = decode(ids)
+        sent = whole[: max(0, len(whole) - unsent)].rstrip("\ufffd")
+        cut = said(sent, ids).replay_prefix(decode)
+        assert not cut.text.endswith("\ufffd")
+        assert sent == cut.text + cut.surplus
+        assert not cut.pending
+        assert decode(ids[: cut.count]) == cut.text
+        longer = range(cut.count + 1, len(ids) + 1)
+        assert all(decode(ids[:n]).endswith("\ufffd") or not sent.startswith(decode(ids[:n])) for n in longer)
+
+    @given(st.lists(st.integers(FIRST_BYTE, SIZE - 1), min_size=1, max_size=12), st.integers(0, 9))
+    def test_text_that_was_held_back_may_be_said_by_us(self, ids: list[int], hold: int) -> None:
+        whole = decode(ids)
+        sent = whole[: max(0, len(whole) - hold)]
+        cut = said(sent, ids).replay_prefix(decode, hold)
+        assert (sent + cut.pending).removesuffix(cut.surplus) == cut.text
+        assert len(cut.pending) <= hold
+        if not whole.endswith("\ufffd"):
+            assert (cut.count, cut.text) == (len(ids), whole)
+
+    def test_a_chunk_with_text_and_half_of_the_next_character(self) -> None:
+        """[785, 957] was "你好世" and a byte of "界" (recorded): going on from both leaks the prompt."""
+        texts = {(785,): "你", (785, 957): "你好世\ufffd"}
+        assert said("你好世", [785, 957]).replay_prefix(lambda ids: texts[tuple(ids)]) == Cut(1, "你", "", "好世")
+
+    def test_a_blank_that_a_tokenizer_drops_alone_is_there(self) -> None:
+        assert said(" Hello", [1, 2]).replay_prefix(lambda ids: "Hello"[: 4 + len(ids)]) == Cut(2, " Hello")
+
+    def test_running_text_that_differs_is_found_by_halves(self) -> None:
+        """An engine that wrote two marks where the ids taken together give one: all behind it is generated again."""
+        ids = list(range(400))
+        asked: list[int] = []
+
+        def words(some: Sequence[int]) -> str:
+            asked.append(len(some))
+            return "".join("ab"[n % 2] if n != 100 else "?" for n in some)
+
+        sent = words(ids).replace("?", "!!")
+        asked.clear()
+        cut = said(sent, ids).replay_prefix(words)
+        assert (cut.count, cut.text + cut.surplus) == (100, sent)
+        assert len(asked) < 30
+
+    def test_back_leaves_room_for_a_stop_string(self) -> None:
+        assert said("abcdef", [*range(6)]).replay_prefix(lambda ids: "abcdef"[: len(ids)], back=4) == Cut(
+            2, "ab", surplus="cdef"
+        )
+        assert said("abc", [*range(3)]).replay_prefix(lambda ids: "abc"[: len(ids)], back=9) == Cut(
+            0, "", surplus="abc"
+        )
+
+    def test_by_text(self) -> None:
+        assert said("one two", []).by_text() == Cut(0, "one two")
+        assert said("one two", []).by_text(again=True) == Cut(0, "one", surplus=" two")
+        assert said("x" * 99, []).by_text(again=True).text == "x" * 99
+
+
+def heard(events: Sequence[bytes]) -> Tape:
+    return tape(*(event.decode() for event in events))
+
+
+def as_completion(event: bytes) -> bytes:
+    """The same event as a completion of another replica would send it."""
+    part = msgspec.json.decode(event)["choices"][0]
+    text = part["text"] if "text" in part else part["delta"]["content"]
+    again = {"index": 0, "text": text, "finish_reason": part["finish_reason"], "token_ids": part["token_ids"]}
+    return b"data: " + msgspec.json.encode({"choices": [again]}) + b"\n\n"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", VLLM)
+def test_recorded_streams_cut_at_every_token(shared: Path, name: str) -> None:
+    """vLLM's own, split characters and all: what was sent, and what the rest of the recording adds, is the whole."""
+    events = Frames().feed((shared / "fixtures/vllm" / f"{name}.body").read_bytes())
+    whole = heard(events)
+    prefixes = [heard(events[:place]) for place in range(len(events))]
+    known = {len(one.ids): one.text for one in reversed(prefixes)}
+    begins = [len(one.ids) for one in prefixes]
+
+    def detokenise(ids: Sequence[int]) -> str:
+        """By what the recording says: no new text after an id is a character that is not finished."""
+        text = known.get(len(ids))
+        return "\ufffd" if text is None or text == known.get(len(ids) - 1) else text
+
+    for client in [one for one in prefixes if one.opened]:
+        cut = client.replay_prefix(detokenise)
+        splicer = Splicer(client, cut, Manner())
+        for begin, event in zip(begins, events, strict=True):
+            if begin >= cut.count and b',"token_ids":[' in event:
+                splicer.feed(as_completion(event))
+        assert (splicer.failed, client.text, client.ids) == ("", whole.text, whole.ids)
