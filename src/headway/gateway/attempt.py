@@ -16,7 +16,7 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.gateway.batching import Batch
 from headway.gateway.facts import Facts
 from headway.gateway.head import ResponseHead
-from headway.gateway.intake import payload, rewrites_needed
+from headway.gateway.intake import payload
 from headway.gateway.outlet import Outlet
 from headway.gateway.relay import TIMEOUTS, Relay, StreamRelay, choose, facts_of, kind_of
 from headway.gateway.target import Target
@@ -374,7 +374,8 @@ class Attempt:
         parsed = exchange.parsed
         self.injected_usage = parsed.usage_edit is not None and plane.wants_usage(parsed.model)
         command = self._command
-        if command.model == parsed.model and not self.injected_usage and not rewrites_needed(command):
+        as_it_came = command.model == parsed.model and command.logprobs and not command.max_tokens
+        if as_it_came and not self.injected_usage:
             body = exchange.body
             connection.send(self, exchange.upstream_head(target, self.id, len(body)), body)
             return

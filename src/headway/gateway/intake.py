@@ -61,7 +61,7 @@ def payload(
         edits += renaming
     if with_usage and parsed.usage_edit is not None:
         edits.append(parsed.usage_edit)
-    if rewrites_needed(command) and not form:
+    if not form:
         cap = rewrites.cap_edits(body, path, command.max_tokens, endless) if command.max_tokens else []
         quiet = [] if command.logprobs else rewrites.logprobs_edits(body, path)
         for wanted in (cap, quiet):
@@ -69,8 +69,3 @@ def payload(
                 return wanted
             edits += wanted
     return pieces(body, edits)
-
-
-def rewrites_needed(command: Dispatch) -> bool:
-    """Whether more than the model's name may have to change in what the client wrote."""
-    return command.max_tokens > 0 or not command.logprobs
