@@ -1,6 +1,8 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import msgspec
+
 from headway.admin.control import Added, NewReplica, Refused
 from headway.compose.fleet import Fleet
 from headway.core.events import Event, ReplicasChanged
@@ -50,6 +52,14 @@ def test_aliases_lead_to_the_most_wanted_name_that_is_served() -> None:
     a, b = heard.fleet.specs()
     assert a.serves == {"large": "large", "fast": "large"}
     assert b.serves == {"small": "small", "large": "large", "fast": "small"}
+    assert (a.variants, b.variants) == ({"fast": 1}, {"fast": 0})
+
+
+def test_the_name_of_a_model_says_its_precision_unless_somebody_did() -> None:
+    heard = Heard()
+    stated = msgspec.structs.replace(spec("c", serves=["m-fp8"]), precision="bf16")
+    heard.fleet.publisher("static")([spec("a", serves=["m-FP8-dynamic"]), spec("b"), stated])
+    assert [replica.precision for replica in heard.fleet.specs()] == ["fp8", "", "bf16"]
 
 
 def test_adapters_come_and_go_with_the_engines_cards() -> None:

@@ -39,6 +39,18 @@ def test_the_same_recipe_survives_the_header() -> None:
     assert from_header(journal.decode_header(made.header()), REGISTRY) == made
 
 
+def test_some_constants_of_the_brain_have_a_setting_of_their_own() -> None:
+    plain = recipe().config
+    assert plain.health.warm_up
+    assert plain.scheduler.rollout_per_minute == 0.05
+    off = recipe("observe: {warm_up: false}\nrollout_per_minute: 0\nbrain: {health: {failures: 7}}\n").config
+    assert not off.health.warm_up
+    assert (off.health.failures, off.scheduler.rollout_per_minute) == (7, 0.0)
+    assert not recipe("brain: {health: {warm_up: false}}\n").config.health.warm_up, "the constants win"
+    with pytest.raises(SettingsError, match="health"):
+        recipe("brain: {health: 3}\n")
+
+
 def test_no_default_of_the_brain_is_lost_in_json() -> None:
     def numbers(value: object) -> list[float]:
         if isinstance(value, dict):

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headway.core.ids import ReplicaId
 from headway.engines.base import Reading
-from headway.engines.vllm import PAGE, PAUSED, PLUGIN, VERSION
+from headway.engines.cards import MODELS_PATH
+from headway.engines.vllm import PAGE, PAUSED, PLUGIN, SERVER, VERSION
 from tests.engines import pages
 
 VLLM = PLUGIN.factory(None)
@@ -186,3 +188,47 @@ def test_recorded_detection(shared: Path) -> None:
         2048,
         1536,
     )
+
+
+def described(root: str = "m", **model: object) -> dict[str, bytes]:
+    """Answers of an engine whose weights came from `root`, with a server description if anything is said of it."""
+    adapter = {"id": "lora", "owned_by": "vllm", "root": "someones-fp8", "parent": "m"}
+    cards = {"data": [adapter, {"id": "m", "owned_by": "vllm", "root": root, "parent": None}]}
+    answers = {MODELS_PATH: msgspec.json.encode(cards)}
+    if model:
+        answers[SERVER] = msgspec.json.encode({"vllm_config": {"model_config": model}})
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("answers", "precision"),
+    [
+        (described(), ""),
+        (described("RedHatAI/Qwen2.5-7B-Instruct-FP8-dynamic"), "fp8"),
+        (
+            described("casperhansen/llama-3-8b-instruct-awq", dtype="torch.float16", quantization="awq_marlin"),
+            "awq_marlin",
+        ),
+        (described(dtype="torch.bfloat16", quantization=None), "bfloat16"),
+        (described("x-quantized.w4a16", dtype="torch.bfloat16", quantization="compressed-tensors"), "int4"),
+        (described(dtype="torch.bfloat16", quantization="compressed-tensors"), ""),
+        ({**described("x-fp8"), SERVER: b'{"vllm_config": []}'}, "fp8"),
+    ],
+)
+def test_the_precision_is_what_the_server_or_the_name_of_its_weights_says(
+    answers: dict[str, bytes], precision: str
+) -> None:
+    facts = VLLM.detect(answers)
+    assert facts is not None
+    assert facts.precision == precision
+
+
+def test_a_recorded_server_description_says_the_precision(shared: Path) -> None:
+    recorded = shared / "fixtures" / "vllm"
+    answers = {
+        MODELS_PATH: (recorded / "models.body").read_bytes(),
+        SERVER: (recorded / "dev" / "server_info.body").read_bytes(),
+    }
+    facts = VLLM.detect(answers)
+    assert facts is not None
+    assert facts.precision == "float32"
