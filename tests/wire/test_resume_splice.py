@@ -185,3 +185,21 @@ def _continuation(recorded: list[bytes], place: int, tape: Tape) -> list[bytes]:
         usage["prompt_tokens"] += tape.generated
         usage["completion_tokens"] -= tape.generated
     return [json.dumps(one).encode() for one in made] + [b"[DONE]"]
+
+
+@pytest.mark.shared
+def test_a_recorded_chat_of_sglang_continued_by_a_chat(shared: Path) -> None:
+    """Its role comes again and is left out; its last delta has no text and keeps that."""
+    recorded = Frames().feed((shared / "fixtures/sglang/chat-stream-usage.body").read_bytes())
+    other = [event.replace(b'"id":"2ab', b'"id":"other') for event in recorded]
+    for place in range(2, len(recorded) - 3):
+        tape = Tape()
+        for event in recorded[:place]:
+            tape.read(event)
+        splicer = Splicer(tape, tape.by_text(), Manner(usage=True), 19)
+        usage = json.loads(other[-2])
+        usage["usage"]["prompt_tokens"] += tape.generated
+        usage["usage"]["completion_tokens"] -= tape.generated
+        rest = [other[0], *other[place:-2], json.dumps(usage).encode(), b"[DONE]"]
+        got = b"".join(splicer.feed(b"data: " + event + b"\n\n") for event in rest)
+        assert got == b"".join(b"data: " + event + b"\n\n" for event in recorded[place:])

@@ -192,9 +192,9 @@ class Tape:
         text = choice.text
         if delta is not None:
             text = delta.content
-            if not all(map(_unsaid, (delta.reasoning, delta.reasoning_content))):
+            if _says(delta.reasoning) or _says(delta.reasoning_content):
                 self.pinned = "reasoning"
-            if not all(map(_unsaid, (delta.tool_calls, delta.function_call))):
+            if _says(delta.tool_calls) or _says(delta.function_call):
                 self.pinned = "tools"
         self.say(text or "", choice.token_ids or ())
         if choice.finish_reason:
@@ -206,8 +206,8 @@ class Tape:
             self.sample = data
 
 
-def _unsaid(raw: Raw) -> bool:
-    return bytes(raw) in _EMPTY
+def _says(raw: Raw) -> bool:
+    return raw is not ABSENT and bytes(raw) not in _EMPTY
 
 
 def _spaced(text: str, sent: str) -> str:

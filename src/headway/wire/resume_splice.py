@@ -208,14 +208,16 @@ class Splicer:
         shown = (self._style.get("choices") or [{}])[0]
         said: object = piece
         if self._chat:
-            said = self._delta(shown.get("delta") or {}, piece, bool(given.get("finish_reason")))
+            said = self._delta(choice.get("delta"), shown.get("delta") or {}, piece, bool(given.get("finish_reason")))
         return _ordered(given, shown, "delta" if self._chat else "text", said)
 
-    def _delta(self, shown: Event, piece: str, finish: bool) -> Event:
-        kept = {name: None for name in shown if name not in ("role", "content")}
-        if finish and not piece and self._manner.bare_finish:
-            return kept
-        return {**kept, "content": piece}
+    def _delta(self, own: Event | None, shown: Event, piece: str, finish: bool) -> Event:
+        """That of a chat keeps its keys; that of a completion gets those the client has seen."""
+        if own is not None:
+            kept = {name: value for name, value in own.items() if name != "role"}
+            return {**kept, "content": piece} if piece or "content" in own else kept
+        others = {name: None for name in shown if name not in ("role", "content")}
+        return others if finish and not piece and self._manner.bare_finish else {**others, "content": piece}
 
     def _headed(self, event: Event) -> Event:
         """With the head of the client's stream. An event of the same kind keeps its order, another takes on that of the
