@@ -105,6 +105,8 @@ class Move:
             return None
         stops = resume_body.stops(self.body)
         cut = self.cut(tape, stops)
+        if self.way is Way.TEXT and tape.splits_otherwise(cut, cut.count):
+            return seen(client), "splits otherwise"
         given = Given(self.source.launcher.context_tokens, prompt=self.prompt, fields=more or {})
         splicer = Splicer(
             tape, cut, self.manner.manner(self.way, self.parsed, stops, running_usage=self.running), self.prompt_tokens
@@ -140,15 +142,20 @@ class Move:
 
 @dataclass
 class Tally:
-    """How often the client saw what it would have seen; `exceptions` says of each other cut where it parts."""
+    """How often the client saw what it would have seen; `exceptions` says of each other cut where it parts. `refused`:
+    cuts not made, because the text does not split into the tokens it was said in."""
 
     cuts: int = 0
     same: int = 0
     exceptions: list[str] = field(default_factory=list)
     leaks: int = 0
+    refused: int = 0
 
     def add(self, place: int, expected: dict[str, Any], got: dict[str, Any], failed: str) -> None:
         """One more cut."""
+        if failed == "splits otherwise":
+            self.refused += 1
+            return
         self.cuts += 1
         differing = [name for name in expected if got.get(name) != expected[name]]
         self.leaks += "user\n" in got["text"] or "<|im" in got["text"]
@@ -164,6 +171,7 @@ class Tally:
         self.cuts += other.cuts
         self.same += other.same
         self.leaks += other.leaks
+        self.refused += other.refused
         self.exceptions += other.exceptions
         return self
 

@@ -48,7 +48,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnginePair]:
 
 def told(tally: Tally, minimum: int) -> None:
     """The figures, on the way to a log (`-s`), and what they must be."""
-    print(f"{tally.cuts} cuts, {tally.same} the same", *tally.exceptions, sep="\n  ")  # noqa: T201
+    print(f"{tally.cuts} cuts, {tally.same} the same, {tally.refused} refused", *tally.exceptions, sep="\n  ")  # noqa: T201
     assert tally.leaks == 0
     assert tally.cuts >= minimum
     assert tally.same >= 0.99 * tally.cuts, tally.exceptions
@@ -95,6 +95,19 @@ def test_a_clean_end_by_itself(writers: EnginePair) -> None:
     move = Move(source, target, CHAT, PROMPTS[CHAT] | ending | {"max_tokens": 400})
     assert move.expected["ends"] == [("stop", None)]
     told(move.cuts(STEP), 1)
+
+
+def test_text_that_was_said_in_other_tokens_is_noticed(pair: EnginePair) -> None:
+    """The other tiny model says "t" and "h" where its tokenizer knows "th": text then leads elsewhere."""
+    if vllm.ASKED_FOR:
+        pytest.skip("vLLM goes on by ids")
+    source, target = pair.engines
+    tally = Tally()
+    for question in ("tell me", "why"):
+        fields = {"messages": [{"role": "user", "content": question}], "max_tokens": 60, "temperature": 0}
+        tally += Move(source, target, CHAT, fields).cuts(1 if SOAK else 4)
+    told(tally, 10)
+    assert tally.refused > 3
 
 
 class TestKvMove:

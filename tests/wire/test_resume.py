@@ -130,6 +130,13 @@ class TestCut:
         assert said("one two", []).by_text(again=True) == Cut(0, "one", surplus=" two")
         assert said("x" * 99, []).by_text(again=True).text == "x" * 99
 
+    def test_text_that_splits_into_fewer_tokens_than_were_said(self) -> None:
+        """ "t", "h" were two events, but the tokenizer makes one token of "th"."""
+        made = tape(token("t"), token("h"))
+        assert made.splits_otherwise(made.by_text(), 1)
+        assert not made.splits_otherwise(made.by_text(), 2)
+        assert not made.splits_otherwise(Cut(1, "t", surplus="h"), 1)
+
 
 def heard(events: Sequence[bytes]) -> Tape:
     return tape(*(event.decode() for event in events))

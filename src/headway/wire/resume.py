@@ -180,6 +180,12 @@ class Tape:
         kept = sent[:start] if start >= 0 else sent
         return Cut(self.generated, kept, surplus=sent[len(kept) :])
 
+    def splits_otherwise(self, cut: Cut, count: int) -> bool:
+        """Whether the engine, which makes `count` tokens of the text of a cut by text, cannot have generated these:
+        there were more events. What it would say next is something else (measured); such a request stays where it is.
+        """
+        return not cut.surplus and count < self.steps
+
     def _prompt(self, ids: list[int] | None) -> None:
         if ids is not None and self.prompt_ids is None:
             self.prompt_ids = ids
