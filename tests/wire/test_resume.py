@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.perfmodel.text import decode
@@ -72,6 +72,7 @@ class TestCut:
     def test_nothing_said(self) -> None:
         assert said("", []).replay_prefix(decode) == Cut(0, "")
 
+    @settings(deadline=None)
     @given(st.lists(st.integers(FIRST_BYTE, SIZE - 1), max_size=12), st.integers(0, 12))
     def test_it_is_whole_text_and_agrees_with_what_was_sent(self, ids: list[int], unsent: int) -> None:
         whole = decode(ids)
@@ -84,6 +85,7 @@ class TestCut:
         longer = range(cut.count + 1, len(ids) + 1)
         assert all(decode(ids[:n]).endswith("\ufffd") or not sent.startswith(decode(ids[:n])) for n in longer)
 
+    @settings(deadline=None)
     @given(st.lists(st.integers(FIRST_BYTE, SIZE - 1), min_size=1, max_size=12), st.integers(0, 9))
     def test_text_that_was_held_back_may_be_said_by_us(self, ids: list[int], hold: int) -> None:
         whole = decode(ids)
