@@ -5,10 +5,11 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from headway.core.commands import Command, HealthChanged
-from headway.core.constants import SchedulerConfig
+from headway.core.constants import AffinityConfig, SchedulerConfig
 from headway.core.entries import Choice
 from headway.core.fleet import Fleet
 from headway.core.health import Phase
@@ -405,3 +406,68 @@ def test_nobody_is_added_for_a_hit_of_nothing() -> None:
     stage = Stage(*[f"r{i}" for i in range(9)], policy=policy, config=SchedulerConfig(considered=4))
     stage.scheduler.choose(stage.pool, demand(r3=0), stage.now, 1, None, None)
     assert len(policy.shown[-1]) == 4
+
+
+class TestSessions:
+    """A session keeps to its replica while that may be used."""
+
+    @staticmethod
+    def stage(policy: object, **config: object) -> Stage:
+        stage = Stage(*"abcd", policy=policy)
+        made = AffinityConfig(**config)  # type: ignore[arg-type]
+        stage.scheduler = Scheduler(stage.fleet, policy, random.Random(4), None, made)  # type: ignore[arg-type]
+        stage.scheduler.regroup(stage.now)
+        return stage
+
+    @staticmethod
+    def ask(stage: Stage, session: str = "s1", **facts: object) -> str | None:
+        asked = msgspec.structs.replace(demand(), request=request("r", session_key=session))
+        given: dict[str, object] = {"at_least": 1, "avoid": None, "refuses": None, **facts}
+        choice = stage.scheduler.choose(stage.pool, asked, stage.now, **given)  # type: ignore[arg-type]
+        return None if choice is None else choice.view.id
+
+    def test_whatever_the_policy_would_like(self) -> None:
+        stage = self.stage(FewestInFlight())
+        owners = {f"s{n}": self.ask(stage, f"s{n}") for n in range(20)}
+        assert set(owners.values()) == set("abcd")
+        assert all(self.ask(stage, session) == owner for session, owner in owners.items())
+        off = self.stage(FewestInFlight(), enabled=False)
+        assert len({self.ask(off) for _ in range(40)}) == 4
+
+    def test_the_next_one_while_the_owner_is_away_refuses_or_was_tried(self) -> None:
+        stage = self.stage(FewestInFlight())
+        first = self.ask(stage)
+        assert first is not None
+        second = self.ask(stage, avoid=lambda replica_id, why: "tried" if replica_id == first else "")
+        assert second not in (first, None)
+        assert self.ask(stage, refuses=lambda view: "full" if view.id == first else "") == second
+        stage.change(first, draining=True)
+        assert [self.ask(stage) for _ in range(3)] == [second] * 3
+        stage.change(first, draining=False)
+        assert self.ask(stage) == first
+        assert self.ask(stage, refuses=lambda view: "full") is None
+
+    def test_a_policy_that_knows_prefixes_is_yielded_to_unless_little_is_to_do(self) -> None:
+        class Knowing(Fixed):
+            minds_prefixes = True
+
+        owner = self.ask(self.stage(Fixed(dict.fromkeys("abcd", 1.0))))
+        assert owner is not None
+        cheap = next(name for name in "abcd" if name != owner)
+        for cost, calm, whose in ((1.9, 0, owner), (2.1, 0, cheap), (2.1, 4, owner), (math.inf, 4, cheap)):
+            policy = Knowing({**dict.fromkeys("abcd", 5.0), owner: cost, cheap: 1.0})
+            assert self.ask(self.stage(policy, calm=calm)) == whose, (cost, calm)
+        policy = Knowing({**dict.fromkeys("abcd", 5.0), owner: 4.0, cheap: 1.0})
+        assert self.ask(self.stage(policy, calm=0, yields=0.0)) == owner
+        assert self.ask(self.stage(Fixed({**policy.table, owner: 4.0}), calm=0)) == owner
+        assert self.ask(self.stage(Fixed({**policy.table, owner: math.nan}), calm=4)) == cheap
+
+    def test_it_is_ranked_although_it_was_not_drawn(self) -> None:
+        policy = FewestInFlight()
+        stage = self.stage(policy)
+        owner = self.ask(stage)
+        few = Scheduler(stage.fleet, policy, random.Random(4), SchedulerConfig(considered=1))  # type: ignore[arg-type]
+        few.regroup(stage.now)
+        stage.scheduler = few
+        assert [self.ask(stage) for _ in range(20)] == [owner] * 20
+        assert {len(shown) for shown in policy.shown[1:]} == {1, 2}

@@ -99,6 +99,7 @@ def test_no_share_is_too_small_for_one() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("wxyz"), st.floats(0, 60)), max_size=40))
+@settings(deadline=None)
 def test_with_room_for_all_it_is_a_plain_memory(visits: list[tuple[str, str, float]]) -> None:
     sessions, last, at = Sessions(SMALL), dict[tuple[str, str], float](), 0.0
     for tenant, session, pause in visits:

@@ -213,7 +213,6 @@ class Scheduler:
         self._chance = chance
         self._config = config or SchedulerConfig()
         self._affinity = affinity or AffinityConfig()
-        self._yields = self._affinity.yields if getattr(policy, "minds_prefixes", False) else 0.0
         self.policy = policy
         self.policies = {each.name: each for each in (*others, policy)}
         self.pools: dict[str, Pool] = {}
@@ -317,7 +316,7 @@ class Scheduler:
         if pool.rollout.newcomers:
             views, exclusions = self._ramped(pool, views, exclusions, at_least, avoid, at)
         kept = None
-        if demand.request.session_key and pool.affinity is not None and among is None:
+        if demand.request.session_key and pool.affinity is not None:
             kept = pool.affinity.keeps(demand.request, views, refuses)
         if len(views) > self._config.considered > 0:
             drawn = self._draw(views, demand, kept)
@@ -424,7 +423,7 @@ class Scheduler:
         best = min(costs)[0]
         if kept is not None:
             index = next(i for i, view in enumerate(views) if view.spec.id == kept[0])
-            if kept[1] or not self._yields or costs[index][0] <= self._yields * best < math.inf:
+            if self._stays(policy, costs[index][0], best, kept[1]):
                 return Choice(views[index], index, views, costs, exclusions)
         if not best < math.inf:  # never, or not a number
             best = min((cost[0] for cost in costs if cost[0] < math.inf), default=math.inf)
@@ -437,6 +436,15 @@ class Scheduler:
         near = [i for i, cost in enumerate(costs) if cost[0] <= edge]
         index = near[int(self._chance.random() * len(near))] if len(near) > 1 else near[0]
         return Choice(views[index], index, views, costs, exclusions)
+
+    def _stays(self, policy: Policy, cost: float, best: float, calm: bool) -> bool:
+        """Whether a session keeps to its replica, given its cost there and the least. A policy that knows
+        where prefixes are knows better, unless there is hardly anything to weigh; and none is made to use a replica
+        that it never would."""
+        if not cost < math.inf:
+            return False
+        yields = self._affinity.yields
+        return calm or not yields or not getattr(policy, "minds_prefixes", False) or cost <= yields * best
 
     def _policy(self, demand: Demand) -> Policy:
         """The policy that a request asked for."""
