@@ -162,9 +162,17 @@ def paced(*names: str, policy: object = None, **pace: float) -> House:
     """Replicas that decode a step of 30 ms and prefill 1,000 tokens a second, and know it."""
     config = BrainConfig(pace=PaceConfig(burst_s=0.1, **pace), speed=SpeedConfig(enough=0))  # type: ignore[arg-type]
     house = House(policy or FewestInFlight(binds_late=True), config)
-    features = {"step_base_s": 0.03, "step_per_request_s": 0.0, "step_per_token_s": 0.0, "prefill_tokens_per_s": 1000.0}
-    house.add(*names, features=features)
+    house.add(*names, features=paced_features())
     return house
+
+
+def paced_features() -> dict[str, float]:
+    return {
+        "step_base_s": 0.03,
+        "step_per_request_s": 0.0,
+        "step_per_token_s": 0.0,
+        "prefill_tokens_per_s": 1000.0,
+    }
 
 
 def test_a_prompt_waits_for_its_turn_and_a_timer_lets_it_go() -> None:
@@ -213,6 +221,27 @@ def test_a_cached_prompt_is_not_paced() -> None:
     assert sent_to(house.ask("r", **facts)) == A
     assert only(house.ask("other", prompt_tokens=500), Hold)
     assert sent_to(house.ask("t", **facts)) == A
+
+
+def test_who_came_to_a_long_queue_is_asked_about_the_replica_that_has_its_prefix() -> None:
+    """It is closed to others, and nothing happened there: but this one needs no turn."""
+    facts = {"prompt_tokens": 1024, "prompt_bytes": 4096, "prefix_hashes": tuple(range(1, 9)), "tier": 1}
+    for cached, whose in ((True, B), (False, A)):
+        config = BrainConfig(
+            admission=AdmissionConfig(scan=1),
+            pace=PaceConfig(burst_s=0.1, target=1.0),
+            speed=SpeedConfig(enough=0),
+        )
+        house = House(Priced(a=1.0, b=0.0), config)
+        house.add("a", "b", features=paced_features())
+        assert sent_to(house.ask("r", **{**facts, "prefix_hashes": facts["prefix_hashes"] if cached else ()})) == B
+        assert sent_to(house.ask("q", prompt_tokens=500)) == A
+        for name in ("x", "y"):
+            assert only(house.ask(name, prompt_tokens=500), Hold)
+        assert only(house.ask("t", **facts), Hold)
+        house.wait(1.01)
+        (sent,) = only(house.tell(TimerFired(house.now, "queue:m")), Dispatch)[:1]
+        assert (sent.request_id, sent.replica_id) == ("t", whose)
 
 
 def test_a_flow_of_long_prompts_is_not_paced() -> None:

@@ -1,8 +1,8 @@
 """Who goes now and who waits: who may take a request (scheduler), and what speaks against it (admission).
 
-Whoever waits was refused by every replica. So when something about one replica changes, only that one is asked again;
-when the pace opens, only those that are open. A look goes once through the front of the queue, and whoever is sent
-makes room for nobody behind it.
+Whoever waits was refused by every replica. So when something about one replica changes, only that one is asked again
+(and the one that has the prompt cached); when the pace opens, only those that are open. A look goes once through the
+front of the queue, and whoever is sent makes room for nobody behind it.
 """
 
 import math
@@ -120,7 +120,7 @@ class Holding:
                 break
             if job.part.peak >= too_big or admission.over_share(job, pool.replicas):
                 continue
-            choice = self.choose(job, pool, at, None, among)
+            choice = self.choose(job, pool, at, None, _with_warmest(among, job, pool))
             if choice is None:
                 first = False
                 too_big = job.part.peak
@@ -272,6 +272,24 @@ class Holding:
 def _queue_full(queue: HoldQueue, request_id: RequestId, at: float) -> Reject:
     text = f"too many requests are waiting for the model ({len(queue)})"
     return Reject(request_id, 503, "queue_full", text, queue.promise_s(at), shed=True)
+
+
+def _with_warmest(among: Sequence[ReplicaView], job: Job, pool: Pool) -> Sequence[ReplicaView]:
+    """Those, and where most of the prompt is cached, if most of it is anywhere. Whoever came while many waited was
+    never asked about that one, and it may be closed to all others: without it, one long queue costs every session its
+    prefix, and the prefills of all those keep the queue long."""
+    hits = job.demand.hits
+    most = max(hits.values(), default=0)
+    if 2 * most < job.demand.prompt_tokens:
+        return among
+    warmest = pool.candidate(max(replica_id for replica_id, hit in hits.items() if hit == most))
+    if warmest is None or any(view is warmest for view in among):
+        return among
+    return sorted([*among, warmest], key=_id)
+
+
+def _id(view: ReplicaView) -> ReplicaId:
+    return view.spec.id
 
 
 def _headroom(view: ReplicaView) -> float:
