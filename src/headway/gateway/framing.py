@@ -167,8 +167,11 @@ class _Collector:
             self.ours = len(self.pieces)
 
 
-_SIZES: Final = {spelt % size: size for size in range(1, 2048) for spelt in (b"%x\r\n", b"%X\r\n")}
-"""First lines of chunks that carry one event, as engines spell them."""
+_CHUNKS: Final = {
+    line: (len(line), len(line) + size) for size in range(16, 2048) for line in (b"%x\r\n" % size, b"%X\r\n" % size)
+}
+"""First lines of chunks that carry one event, as engines spell them, and where the payload lies. Four or five bytes:
+two looks into a table cost less than a search for the line end."""
 
 
 class EngineChunks:
@@ -192,10 +195,9 @@ class EngineChunks:
     def feed(self, data: bytes) -> bytes:
         """The payload in these bytes. Raises BadFraming. Sets `complete` at the end, `surplus` if bytes follow it."""
         if self._between:
-            start = data.find(b"\n", 2, 6) + 1
-            size = _SIZES.get(data[:start], 0)
-            if size:
-                end = start + size
+            place = _CHUNKS.get(data[:5]) or _CHUNKS.get(data[:4])
+            if place is not None:
+                start, end = place
                 if len(data) == end + 2 and data.endswith(b"\r\n"):
                     self._empty_bytes = 0
                     return data[start:end]
@@ -236,10 +238,12 @@ def _whole_chunks(data: bytes) -> bytes:
     pieces: list[bytes] = []
     at, length = 0, len(data)
     while at < length:
-        start = data.find(b"\n", at + 2, at + 6) + 1
-        size = _SIZES.get(data[at:start], 0)
-        at = start + size + 2
-        if not size or at > length or data[at - 2 : at] != b"\r\n":
+        place = _CHUNKS.get(data[at : at + 5]) or _CHUNKS.get(data[at : at + 4])
+        if place is None:
             return b""
-        pieces.append(data[start : at - 2])
+        start, end = at + place[0], at + place[1]
+        at = end + 2
+        if at > length or data[end:at] != b"\r\n":
+            return b""
+        pieces.append(data[start:end])
     return b"".join(pieces)
