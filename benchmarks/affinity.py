@@ -1,11 +1,11 @@
 """Session affinity: what it does to goodput and prefix hits, under several policies, with memory to spare and without.
 
-    python benchmarks/affinity.py --seeds 3 [--data DIR] [--only chat,agents] [--forms off,ring]
+    python benchmarks/affinity.py --seeds 3 [--data DIR] [--only chat,agents] [--forms off,on]
 
 DIR holds the Claude Code sessions (docs/workloads.md says where they are from); without it that point is left out. A
-form is `off`, `ring` (the ring decides, unless the replica has too much to do) or `ring:N` (a busy replica only if the
-policy's cost there is at most N times the least). `stays` is the share of requests, of those that follow another one
-of their session, that went to the same replica as that one. docs/decisions/0010 has the table.
+form is `off`, `on` (by default) or `ring` (the ring decides unless the replica has too much to do, whatever
+the policy knows of prefixes). `stays` is the share of requests, of those that follow another one of their session, that
+went to the same replica as that one. docs/decisions/0010 has the table.
 """
 
 import argparse
@@ -29,8 +29,15 @@ from headway.sim.scenario import PoolSpec, Scenario, Truth
 from headway.workload.results import RunResult
 from headway.workload.sources import Options
 
-POLICIES = ("headroom", "lmetric", "cache_aware", "least_connections", "round_robin")
-FORMS = ("off", "ring:1", "ring:2", "ring")
+POLICIES = ("headroom", "lmetric", "least_connections", "round_robin")
+FORMS: dict[str, AffinityConfig] = {
+    "off": AffinityConfig(enabled=False),
+    "on": AffinityConfig(),
+    "ring": AffinityConfig(yields=0.0),
+}
+
+MINDFUL = ("headroom", "lmetric")
+"""Those for which `ring` differs from `on`."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -46,7 +53,7 @@ class Point(msgspec.Struct, frozen=True):
 POINTS = (
     Point("chat", "chat", (0.25, 0.75)),
     Point("chat-scarce", "chat", (0.5, 0.9), 40_000),
-    Point("agents", "agents", (0.25, 0.5, 0.75)),
+    Point("agents", "agents", (0.25, 0.75)),
     Point("agents-scarce", "agents", (0.5, 0.9), 120_000),
     Point("claude-code", "claude_code_weka_sample.jsonl.gz", (0.5, 0.8), duration_s=300.0),
 )
@@ -84,8 +91,7 @@ class Watched:
 
 def brain_maker(policy: str, form: str) -> MakeBrain:
     """One policy with one form of affinity."""
-    config = AffinityConfig(enabled=form != "off", yields=float(form.partition(":")[2] or 0.0))
-    return MakeBrain(policy, BrainConfig(affinity=config))
+    return MakeBrain(policy, BrainConfig(affinity=FORMS[form]))
 
 
 def run(plan: sweep.Sweep, load: int, seed: int, policy: str, form: str) -> Found:
@@ -114,6 +120,7 @@ def measured(point: Point, options: argparse.Namespace) -> Iterator[Found]:
         for at in range(len(loads))
         for policy in options.policies
         for form in options.forms
+        if form != "ring" or policy in MINDFUL
         for seed in range(options.seeds)
     ]
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool_of_processes:
@@ -146,7 +153,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of the traces")
     parser.add_argument("--only", type=lambda text: text.split(","), default=())
     parser.add_argument("--policies", type=lambda text: text.split(","), default=POLICIES)
-    parser.add_argument("--forms", type=lambda text: text.split(","), default=FORMS)
+    parser.add_argument("--forms", type=lambda text: text.split(","), default=tuple(FORMS))
     parser.add_argument("--loads", type=lambda text: [float(each) for each in text.split(",")], default=())
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)

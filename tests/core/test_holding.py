@@ -223,25 +223,31 @@ def test_a_cached_prompt_is_not_paced() -> None:
     assert sent_to(house.ask("t", **facts)) == A
 
 
-def test_who_came_to_a_long_queue_is_asked_about_the_replica_that_has_its_prefix() -> None:
+@pytest.mark.parametrize(
+    ("cached", "wait_s", "gone", "whose"),
+    [(True, 1.01, (), B), (False, 1.01, (), A), (True, 9.0, (), B), (True, 1.01, (B,), A)],
+)
+def test_who_came_to_a_long_queue_is_asked_about_the_replica_that_has_its_prefix(
+    cached: bool, wait_s: float, gone: tuple[ReplicaId, ...], whose: ReplicaId
+) -> None:
     """It is closed to others, and nothing happened there: but this one needs no turn."""
-    facts = {"prompt_tokens": 1024, "prompt_bytes": 4096, "prefix_hashes": tuple(range(1, 9)), "tier": 1}
-    for cached, whose in ((True, B), (False, A)):
-        config = BrainConfig(
-            admission=AdmissionConfig(scan=1),
-            pace=PaceConfig(burst_s=0.1, target=1.0),
-            speed=SpeedConfig(enough=0),
-        )
-        house = House(Priced(a=1.0, b=0.0), config)
-        house.add("a", "b", features=paced_features())
-        assert sent_to(house.ask("r", **{**facts, "prefix_hashes": facts["prefix_hashes"] if cached else ()})) == B
-        assert sent_to(house.ask("q", prompt_tokens=500)) == A
-        for name in ("x", "y"):
-            assert only(house.ask(name, prompt_tokens=500), Hold)
-        assert only(house.ask("t", **facts), Hold)
-        house.wait(1.01)
-        (sent,) = only(house.tell(TimerFired(house.now, "queue:m")), Dispatch)[:1]
-        assert (sent.request_id, sent.replica_id) == ("t", whose)
+    blocks = tuple(range(1, 9))
+    facts = {"prompt_tokens": 1024, "prompt_bytes": 4096, "tier": 1}
+    config = BrainConfig(
+        admission=AdmissionConfig(scan=1), pace=PaceConfig(burst_s=0.1, target=1.0), speed=SpeedConfig(enough=0)
+    )
+    house = House(Priced(a=1.0, b=0.0), config)
+    house.add("a", "b", features=paced_features())
+    assert sent_to(house.ask("r", prefix_hashes=blocks if cached else (), **facts)) == B
+    assert sent_to(house.ask("q", prompt_tokens=500)) == A
+    for name in ("x", "y"):
+        assert only(house.ask(name, prompt_tokens=500), Hold)
+    assert only(house.ask("t", prefix_hashes=blocks, **facts), Hold)
+    for replica_id in gone:
+        house.tell(DrainAsked(house.now, replica_id))
+    house.wait(wait_s)
+    sent = only(house.tell(TimerFired(house.now, "queue:m")), Dispatch)[0]
+    assert (sent.request_id, sent.replica_id) == ("t", whose)
 
 
 def test_a_flow_of_long_prompts_is_not_paced() -> None:

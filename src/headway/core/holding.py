@@ -280,7 +280,7 @@ def _with_warmest(among: Sequence[ReplicaView], job: Job, pool: Pool) -> Sequenc
     prefix, and the prefills of all those keep the queue long."""
     hits = job.demand.hits
     most = max(hits.values(), default=0)
-    if 2 * most < job.demand.prompt_tokens:
+    if not most or 2 * most < job.demand.prompt_tokens:
         return among
     warmest = pool.candidate(max(replica_id for replica_id, hit in hits.items() if hit == most))
     if warmest is None or any(view is warmest for view in among):
