@@ -13,7 +13,7 @@ from headway.core.ids import RequestId, attempt_id
 from headway.gateway.config import GatewayConfig
 from headway.gateway.hints import Hints
 from headway.gateway.replies import early_hints
-from tests.gateway.fakes import CHAT, JSON_ANSWER, Rig, always, post, rig
+from tests.gateway.fakes import CHAT, JSON_ANSWER, Connection, Rig, always, answer, post, rig
 
 Run = Callable[[Any], Any]
 ASKING = "x-queue-hints: 1\r\n"
@@ -214,5 +214,22 @@ def test_pipelined_requests_are_told_each_in_its_turn(run: Run) -> None:
             await held(r)
             let_go(r)
             assert STATUS.findall(await asked) == [b"103", b"200"] * 2
+
+    run(main())
+
+
+def test_a_request_that_runs_is_held_no_longer(run: Run) -> None:
+    async def slow(connection: Connection) -> None:
+        await asyncio.sleep(0.08)
+        await connection.send(answer())
+
+    async def main() -> None:
+        async with rig(slow, config=QUICK) as r:
+            holding(r)
+            asked = asyncio.create_task(r.ask(post(CHAT, lines=ASKING)))
+            request = await held(r)
+            let_go(r)
+            r.brain.prospects[request] = (1, 0.1)  # whatever the brain may think of it
+            assert STATUS.findall(await asked) == [b"103", b"200"]
 
     run(main())
