@@ -18,7 +18,8 @@ FLAT = Outlook([1.0] + [0.0] * 6)
 
 def job(name: str, tokens: int = 100, **facts: object) -> Job:
     asked = request(name, **facts)
-    return Job(asked, Demand(asked, tokens, 10.0, 1.0, 0, {}), {}, FLAT.share(float(tokens)), tokens, 0.0, Tries())
+    believed = Demand(asked, tokens, 10.0, 1.0, 0, {})
+    return Job(asked, believed, believed, {}, FLAT.share(float(tokens)), tokens, 0.0, Tries())
 
 
 def test_a_deadline_is_our_refusal() -> None:

@@ -19,7 +19,7 @@ FLAT = Outlook([1.0] + [0.0] * 6)
 
 def job(name: str, at: float = 0.0, **facts: object) -> Job:
     asked = request(name, **facts)
-    return Job(asked, demand(asked), {}, FLAT.share(100.0), 100, at, Tries())
+    return Job(asked, demand(asked), demand(asked), {}, FLAT.share(100.0), 100, at, Tries())
 
 
 def names(queue: HoldQueue) -> list[str]:

@@ -67,7 +67,7 @@ def test_nobody_is_limited_who_is_not_configured() -> None:
     assert found.refuses(asked, 0.0) is None
     assert found.refuses_length(asked, demand(asked), 0.0) is None
     found.entered(asked, demand(asked))
-    found.left(asked)
+    found.left(demand(asked), 50)
     assert found.usages == {}
     assert found.weight("t") == 1.0
     assert not found.shares("t")
@@ -97,7 +97,7 @@ def test_requests_alive_are_bounded() -> None:
         assert found.refuses(asked, 0.0) is None
         found.entered(asked, demand(asked))
     assert code(found.refuses(asked, 0.0)) == (429, "concurrency_limit")
-    found.left(asked)
+    found.left(demand(asked), 50)
     assert found.refuses(asked, 0.0) is None
 
 
@@ -125,8 +125,13 @@ def test_tokens_per_second_are_charged_by_what_was_produced() -> None:
     assert refusal is not None
     assert refusal.retry_after_s == 2.0
     found.sent(first)
-    found.settled(first, 0)
+    found.settled(first)
+    found.left(first, 0)
     assert found.refuses_length(asked, first, 0.0) is None, "it produced nothing"
+    found.entered(asked, first)
+    assert found.refuses_length(asked, first, 0.0) is not None
+    found.left(first, None)
+    assert found.refuses_length(asked, first, 0.0) is None, "it was never served"
 
 
 def test_the_share_of_memory_counts_what_is_promised() -> None:
@@ -138,7 +143,7 @@ def test_the_share_of_memory_counts_what_is_promised() -> None:
     assert found.over_share(asked, 200.0)
     assert not found.over_share(asked, 600.0)
     assert not found.over_share(asked, 0.0), "an unknown capacity is no reason"
-    found.settled(asked, 50)
+    found.settled(asked)
     assert not found.over_share(asked, 200.0)
     assert found.usages["t"].promised == {}
     assert held_tokens(asked) == 150.0
@@ -152,11 +157,11 @@ def test_accounts_survive_a_change_of_limits() -> None:
     assert found.usages["t"].alive == 1
     assert found.refuses(asked, 1.0) is None
     found.configure([Tenant("u")], 2.0)
-    found.left(asked)
-    found.settled(demand(asked), 1)
+    found.left(demand(asked), 50)
+    found.settled(demand(asked))
     assert set(found.usages) == {"u"}
     found.configure([Tenant("t")], 3.0)
-    found.left(asked)
+    found.left(demand(asked), 50)
     assert found.usages["t"].alive == 0, "an end of before is not counted below zero"
 
 

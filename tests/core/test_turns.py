@@ -17,7 +17,7 @@ FLAT = Outlook([1.0] + [0.0] * 6)
 
 def waiting(serial: int, tenant: str = "", tier: int = 0, due: float = math.inf, cost: float = 10.0) -> Waiting:
     asked = request(f"r{serial}", tenant=tenant, tier=tier)
-    job = Job(asked, demand(asked), {}, FLAT.share(100.0), 100, 0.0, Tries())
+    job = Job(asked, demand(asked), demand(asked), {}, FLAT.share(100.0), 100, 0.0, Tries())
     return Waiting(job, serial, math.inf, due, tier, tenant, cost)
 
 

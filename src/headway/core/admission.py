@@ -19,7 +19,7 @@ from headway.core.fleet import Fleet
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.pace import Pace
 from headway.core.queue import HoldQueue
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from headway.core.reserve import Reserve
 from headway.core.standing import Replica
 from headway.core.tenancy import Tenancy
@@ -85,12 +85,13 @@ class Admission:
             del self.queues[queue.lane]
         return gone
 
-    def corrected(self, demand: Demand, tokens: int) -> None:
-        """An attempt ended after so many tokens of output: its tenant was charged a guess."""
-        self.tenancy.settled(demand, tokens)
-        queue = self.queues.get(lane(demand.request))
+    def ended(self, job: Job, tokens: int | None) -> None:
+        """A request ended after so many tokens, None if it was never served: its tenant was charged a guess."""
+        asked = job.asked
+        self.tenancy.left(asked, tokens)
+        queue = self.queues.get(lane(asked.request)) if tokens is not None else None
         if queue is not None:
-            queue.turns.charge(demand.request.tenant, 2.0 * (tokens - demand.output_mean))
+            queue.turns.charge(asked.request.tenant, 2.0 * ((tokens or 0) - asked.output_mean))
 
     def due(self, job: Job, views: Sequence[ReplicaView]) -> float:
         """The last moment at which a request can go and keep its TTFT objective, if all goes as it mostly does.

@@ -6,22 +6,23 @@ of holding and admission.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headway.core.admission import Admission, expired
 from headway.core.commands import Command, Dispatch, Probe, Record, Reject, Relay, Settled
-from headway.core.entries import Choice, Entry, Job
+from headway.core.entries import Choice, Entry, Expected, Job
 from headway.core.events import AttemptFinished, FirstToken, Progress
 from headway.core.fleet import Fleet, spoken
 from headway.core.holding import Holding
-from headway.core.ids import ReplicaId, RequestId, attempt_id
-from headway.core.outcome import Outcome, OutcomeKind
+from headway.core.ids import AttemptId, ReplicaId, RequestId, attempt_id
+from headway.core.outcome import GOES_ON, Outcome, OutcomeKind
 from headway.core.plugin import Tracker
 from headway.core.relief import Relief
 from headway.core.request import RequestInfo
 from headway.core.retry import FINAL, RELAYED, Retries, Rule, answer
 from headway.core.scheduler import Scheduler, forecast
 from headway.core.standing import Replica
+from headway.core.view import Forecast, ReplicaView
 
 
 class Attempts:
@@ -29,6 +30,7 @@ class Attempts:
 
     holding: Holding
     relief: Relief
+    moved: Callable[[Job, Entry, Outcome, float, list[Command]], bool]
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class Attempts:
         retries: Retries,
         trackers: Sequence[Tracker],
     ) -> None:
-        """`holding` and `relief` are set by the brain: they in turn ask this one to send."""
+        """`holding`, `relief` and `moved` (of migration) are set by the brain: they in turn ask this one to send."""
         self._fleet = fleet
         self._scheduler = scheduler
         self._admission = admission
@@ -60,41 +62,56 @@ class Attempts:
 
     def dispatch(self, job: Job, choice: Choice, at: float, out: list[Command], free: bool = False) -> None:
         """Send a request to what was chosen for it. `free`: that it is tried again says nothing against it."""
-        request, demand, tries = job.request, job.demand, job.tries
-        spec = choice.view.spec
-        replica = self._fleet.replicas[spec.id]
-        number = tries.made
-        attempt = job.attempt = attempt_id(request.id, number)
+        request, demand, spec, number = job.request, job.demand, choice.view.spec, job.tries.made
+        resumes = job.generated > 0
+        free = free or resumes
+        self._retries.sent(job.tries, number > 0 and not free, free)
         expected = forecast(demand, choice.view)
-        self._retries.sent(tries, number > 0 and not free, free)
+        attempt = job.attempt = attempt_id(request.id, number)
+        self.open(job, attempt, Expected(demand, job.part), choice.view, expected, at)
+        self.relief.served(request, at)
+        terms, told = job.terms, self._scheduler.sent(request.model, spec, at)
+        model, told = spec.serves.get(request.model, request.model), terms.disclosed + told
+        out.append(Dispatch(request.id, attempt, spec.id, model, terms.max_tokens, terms.logprobs, told, resumes))
+        waited = at - max(job.arrived_at, job.waits_from) if number == 0 or resumes else 0.0
+        out.append(Record(self._scheduler.decision(choice, demand, expected, at, number, waited)))
+
+    def target(self, job: Job, expected: Expected, view: ReplicaView, at: float) -> AttemptId:
+        """Open a second attempt of a request beside the one that runs, for a move."""
+        attempt = attempt_id(job.request.id, job.tries.made)
+        self._retries.sent(job.tries, False, True)
+        self.open(job, attempt, expected, view, forecast(expected.demand, view), at)
+        return attempt
+
+    def open(
+        self, job: Job, attempt: AttemptId, believed: Expected, view: ReplicaView, expected: Forecast, at: float
+    ) -> None:
+        """Reserve for an attempt, and tell everybody who keeps accounts."""
+        request, demand, spec = job.request, believed.demand, view.spec
+        replica = self._fleet.replicas[spec.id]
         entry = Entry(
             attempt,
             request,
             spec.id,
             demand.prompt_tokens,
             expected.cached_tokens,
-            self._fleet.unscaled_hit(request, demand.prompt_tokens, job.matches.get(spec.id, 0)),
+            self._fleet.unscaled_hit(request, job.asked.prompt_tokens, job.matches.get(spec.id, 0)),
             round(demand.output_mean),
             demand.output_limit,
-            job.part,
+            believed.part,
             at,
             at,
             expected.ttft_s,
             demand,
+            base=demand.prompt_tokens - job.asked.prompt_tokens,
         )
         self._fleet.opened(replica, entry, at)
         for tracker in self._trackers:
             tracker.sent(demand, spec.id, at)
         if self._admission.pace is not None:
-            self._admission.pace.sent(choice.view, entry.uncached, at)
+            self._admission.pace.sent(view, entry.uncached, at)
         self._admission.tenancy.sent(demand)
         replica.health.dispatched(attempt)
-        self.relief.served(request, at)
-        terms, told = job.terms, self._scheduler.sent(request.model, spec, at)
-        model, told = spec.serves.get(request.model, request.model), terms.disclosed + told
-        out.append(Dispatch(request.id, attempt, spec.id, model, terms.max_tokens, terms.logprobs, told))
-        waited = at - job.arrived_at if number == 0 else 0.0
-        out.append(Record(self._scheduler.decision(choice, demand, expected, at, number, waited)))
 
     def first_token(self, event: FirstToken, out: list[Command]) -> None:
         """Content came: its prefill is done."""
@@ -126,14 +143,15 @@ class Attempts:
         if replica is not None:
             self._judge(replica, entry, outcome, at, out)
         request, replica_id = entry.request, entry.replica_id
-        job = self.jobs[request.id]
-        self._retries.ended(job.tries)
-        self._retries.judge(request.fingerprint, job.tries, replica_id, outcome, at)
-        if outcome.committed or outcome.kind in FINAL or not self._retry(job, entry, outcome, at, out):
-            self.end(job)
-        first, demand = entry.first_token_at, entry.demand
-        tokens = spoken(entry, outcome)
-        self._admission.corrected(demand, tokens)
+        demand, tokens = entry.demand, spoken(entry, outcome)
+        self._admission.tenancy.settled(demand)
+        job = self.jobs.get(request.id)
+        if job is not None and not self._goes_on(job, entry, outcome, at, out):
+            self._retries.ended(job.tries)
+            self._retries.judge(request.fingerprint, job.tries, replica_id, outcome, at)
+            if outcome.committed or outcome.kind in FINAL or not self._retry(job, entry, outcome, at, out):
+                self.end(job, tokens)
+        first = entry.first_token_at
         out.append(
             Record(
                 Settled(
@@ -157,10 +175,16 @@ class Attempts:
         if self._admission.queues:
             self.holding.release(self._scheduler.pools_of(replica_id), at, out, replica_id)
 
-    def end(self, job: Job) -> None:
-        """A request has ended, however."""
+    def end(self, job: Job, tokens: int | None = None) -> None:
+        """A request has ended, however, after so many tokens of output; None if it was never served."""
         del self.jobs[job.request.id]
-        self._admission.tenancy.left(job.request)
+        self._admission.ended(job, tokens if tokens is not None else job.generated or None)
+
+    def _goes_on(self, job: Job, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> bool:
+        """Whether the request lives on because it was being moved, or can go on where its attempt broke off."""
+        if job.move is None and not outcome.resumable and outcome.kind not in GOES_ON:
+            return False
+        return self.moved(job, entry, outcome, at, out)
 
     def _judge(self, replica: Replica, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> None:
         moved = replica.health.finished(entry.attempt_id, entry.dispatched_at, outcome, at, out)

@@ -11,14 +11,15 @@ from typing import Any
 
 from headway.core.admission import Admission
 from headway.core.attempts import Attempts
-from headway.core.commands import Abort, Command, Reject
+from headway.core.commands import Abort, Command, Moved, Record, Reject
 from headway.core.constants import BrainConfig
-from headway.core.entries import PLAIN, Entry, Job, Tries
+from headway.core.entries import PLAIN, Entry, Job, Plan, Tries
 from headway.core.events import (
     AttemptFinished,
     DrainAsked,
     Event,
     FirstToken,
+    MigrateAsked,
     ProbeFailed,
     ProbeSucceeded,
     Progress,
@@ -32,7 +33,9 @@ from headway.core.events import (
 from headway.core.fleet import Fleet
 from headway.core.holding import Holding
 from headway.core.ids import ReplicaId, RequestId
+from headway.core.migration import Migration
 from headway.core.plugin import Chance, Policy, Tracker
+from headway.core.rebalance import Rebalance
 from headway.core.relief import Relief
 from headway.core.retry import Retries
 from headway.core.scheduler import Scheduler
@@ -69,6 +72,11 @@ class Brain:
         self._holding = Holding(self._scheduler, self._admission, self._jobs, attempts.dispatch, attempts.end)
         self._relief = Relief(self._fleet.replicas, self._scheduler, self._admission, self._holding, config, chance)
         attempts.holding, attempts.relief = self._holding, self._relief
+        self._migration = Migration(config.migration, self._fleet, self._scheduler, self._holding, attempts)
+        attempts.moved = self._migration.ended
+        self._rebalance = Rebalance(
+            config.migration, config.slo, self._fleet, self._scheduler, self._holding, self._migration
+        )
         self._ignored = 0
         self._on: dict[type, Callable[[Any, list[Command]], None]] = {
             RequestArrived: self._arrived,
@@ -83,6 +91,7 @@ class Brain:
             TimerFired: self._timer,
             DrainAsked: self._drain,
             TenantsChanged: self._tenants_changed,
+            MigrateAsked: self._migrate_asked,
         }
 
     def handle(self, event: Event) -> list[Command]:
@@ -176,9 +185,10 @@ class Brain:
                 out.append(refusal)
                 return
             tenancy.entered(request, expected.demand)
-        job = Job(request, expected.demand, matches, expected.part, at_least, at, Tries(), terms=terms)
+        job = Job(request, expected.demand, expected.demand, matches, expected.part, at_least, at, Tries(), terms=terms)
         self._holding.admit(job, pool, at, out)
         self._relief.watch(at, out)
+        self._rebalance.watch(at, out)
 
     def _cancelled(self, event: RequestCancelled, out: list[Command]) -> None:
         job = self._jobs.get(event.request_id)
@@ -264,6 +274,20 @@ class Brain:
         self._admission.tenancy.configure(event.tenants, event.at)
         self._holding.release(list(self._scheduler.pools.values()), event.at, out)
 
+    def _migrate_asked(self, event: MigrateAsked, out: list[Command]) -> None:
+        job = self._jobs.get(event.request_id)
+        entry = self._fleet.ledger.entries.get(job.attempt) if job is not None and job.attempt else None
+        if entry is None:
+            self._ignored += 1
+            return
+        self._scheduler.refresh(event.at, out)
+        plan = self._rebalance.asked(entry.request, entry, event.replica_id, event.at)
+        if isinstance(plan, Plan):
+            self._migration.begin(plan, event.at, out)
+        else:
+            told = Moved(event.at, event.request_id, entry.replica_id, event.replica_id, plan, "refused")
+            out.append(Record(told))
+
     def _timer(self, event: TimerFired, out: list[Command]) -> None:
         kind, _, name = event.timer.partition(":")
         if kind == "breaker":
@@ -272,6 +296,8 @@ class Brain:
                 self._moved(replica, event.at, out)
         elif kind == "degrade":
             self._relief.timer(event.at, out)
+        elif kind == "rebalance":
+            self._rebalance.timer(event.at, out)
         elif kind != "queue" or not self._holding.timer(name, event.at, out):
             self._ignored += 1
 

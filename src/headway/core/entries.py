@@ -44,7 +44,8 @@ class Entry(msgspec.Struct, gc=False):
     `prompt` is the whole prompt, `hit` what is believed cached of it, `predicted_hit` the same before trust is
     applied; `reserve` the expected total output, `limit` the most it can be (0: unknown). `started`: its prefill is
     done or presumed done; `first_token_at` only when content was seen. `ahead`: uncached tokens that had to be
-    prefilled when it was sent, its own included. `demand` is what was believed of the request.
+    prefilled when it was sent, its own included. `demand` is what was believed of the request. `base`: output tokens of
+    earlier attempts that it goes on from; they are part of its `prompt`.
     """
 
     attempt_id: AttemptId
@@ -65,6 +66,7 @@ class Entry(msgspec.Struct, gc=False):
     started: bool = False
     first_token_at: float | None = None
     aborting: bool = False
+    base: int = 0
 
     @property
     def uncached(self) -> int:
@@ -134,11 +136,32 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
 PLAIN = Terms()
 
 
+class Move(msgspec.Struct, gc=False):
+    """A running request on its way from one replica to another (`target` empty: into the queue). `phase` as in
+    `core.migration`; `replayed`: tokens that the target must prefill; `benefit_s` and `cost_s`: what was expected of
+    it, in request-seconds."""
+
+    phase: str
+    source: ReplicaId
+    target: ReplicaId
+    attempt: AttemptId
+    reason: str
+    began_at: float
+    replayed: int = 0
+    benefit_s: float = 0.0
+    cost_s: float = 0.0
+
+
 class Job(msgspec.Struct, gc=False):
     """One request from arrival to its end. `part` is its share of a memory forecast; `due`: the last moment at which it
-    can go and keep its TTFT objective, once that was asked for."""
+    can go and keep its TTFT objective, once that was asked for; `asked`: what was believed when it came, which its
+    tenant was charged for. What it has gone through since: `generated` tokens by earlier attempts, the `move` under
+    way, how many there were (`moved_at`: the last), how often it was evicted and outlived a replica; `waits_from`: when
+    it was held last.
+    """
 
     request: RequestInfo
+    asked: Demand
     demand: Demand
     matches: dict[ReplicaId, int]
     part: Share
@@ -149,6 +172,24 @@ class Job(msgspec.Struct, gc=False):
     held: bool = False
     due: float | None = None
     terms: Terms = PLAIN
+    generated: int = 0
+    move: Move | None = None
+    moves: int = 0
+    moved_at: float = -math.inf
+    evictions: int = 0
+    failovers: int = 0
+    waits_from: float = -math.inf
+
+
+class Plan(msgspec.Struct, frozen=True, gc=False):
+    """A move worth making. `target` is None for an eviction into the queue."""
+
+    entry: Entry
+    target: ReplicaView | None
+    reason: str
+    replayed: int = 0
+    benefit_s: float = 0.0
+    cost_s: float = 0.0
 
 
 class Waiting(msgspec.Struct):

@@ -20,13 +20,13 @@ from headway.core.constants import (
     PrefixConfig,
     SpeedConfig,
 )
-from headway.core.entries import Entry, Expected
+from headway.core.entries import Entry, Expected, Job
 from headway.core.health import Health
 from headway.core.ids import ReplicaId
 from headway.core.ledger import Account, Ledger
 from headway.core.length import LengthModel
 from headway.core.memory import HORIZONS, Outlook
-from headway.core.outcome import Outcome, OutcomeKind
+from headway.core.outcome import GOES_ON, Outcome, OutcomeKind
 from headway.core.prefix import PrefixIndex
 from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import Demand, RequestInfo
@@ -135,10 +135,7 @@ class Fleet:
     def expect(self, request: RequestInfo, model_limit: int, matches: dict[ReplicaId, int], at: float) -> Expected:
         """What is believed of a request. `model_limit`: longest context of its model, 0 if unknown."""
         prompt = self.length.prompt_tokens(request)
-        hits = matches
-        if matches:
-            per_block, trust, top = self._per_block(request, prompt), self.prefix.trust, prompt - 1
-            hits = {i: min(top, int(blocks * per_block * trust(i))) for i, blocks in matches.items()}
+        hits = self._hits(request, prompt, matches) if matches else matches
         n = request.sequences
         context = prompt + self._slack * n
         if not request.generates:
@@ -164,6 +161,23 @@ class Fleet:
             outlook = Outlook(self.length.survival(name, 0, limit, HORIZONS), sequences)
             found = self._outlooks[key] = (mean * sequences, sigma * sequences, interval, outlook)
         return found
+
+    def go_on(self, job: Job, prompt: int, generated: int, limit: int) -> Expected:
+        """What is believed of a running request that goes on elsewhere: `generated` tokens of output have become a part
+        of its `prompt`, of at most `limit` (0: no bound)."""
+        request = job.request
+        name, known = self.length.name(request), prompt - generated
+        mean, _ = self.length.left(name, generated, limit)
+        outlook = Outlook(self.length.survival(name, generated, limit, HORIZONS))
+        hits = self._hits(request, known, self.matches(request))
+        left = max(1, limit - generated) if limit else 0
+        demand = Demand(request, prompt, mean, 0.0, left, hits)
+        return Expected(demand, outlook.share(prompt + self._slack))
+
+    def _hits(self, request: RequestInfo, prompt: int, matches: dict[ReplicaId, int]) -> dict[ReplicaId, int]:
+        """Prompt tokens believed cached, per replica."""
+        per_block, trust, top = self._per_block(request, prompt), self.prefix.trust, prompt - 1
+        return {i: min(top, int(blocks * per_block * trust(i))) for i, blocks in matches.items()}
 
     def unscaled_hit(self, request: RequestInfo, prompt: int, blocks: int) -> int:
         """Cached prompt tokens by the index alone, before trust."""
@@ -196,7 +210,7 @@ class Fleet:
         """Forecast the rest of one output. Outputs that have come equally far (but for a block, or 3 %) have one
         future, wherever they run; it is remembered for a moment."""
         name, n = self.length.name(entry.request), entry.request.sequences
-        generated, limit = entry.generated // n, entry.limit // n
+        generated, limit = (entry.base + entry.generated) // n, (entry.base + entry.limit) // n if entry.limit else 0
         generated = _rounded(generated - generated % self.memory.block_tokens)
         key = (name, generated, limit, n)
         future = self._futures.get(key)
@@ -275,8 +289,10 @@ class Fleet:
         return replica
 
     def settled(self, entry: Entry, outcome: Outcome, at: float) -> Replica | None:
-        """An attempt ended: learn lengths and the cache. None if its replica is gone."""
-        self._learn_lengths(entry, outcome)
+        """An attempt ended: learn lengths and the cache. None if its replica is gone. What goes on elsewhere, or never
+        was more than a try to move it, says nothing about lengths."""
+        if not (outcome.resumable or outcome.kind in GOES_ON or (entry.base and outcome.kind is OutcomeKind.CANCELLED)):
+            self._learn_lengths(entry, outcome)
         replica = self.replicas.get(entry.replica_id)
         if replica is None:
             self.ledger.drop(entry.replica_id)
@@ -351,9 +367,9 @@ _ONLY_NOW = Outlook([1.0] + [0.0] * (len(HORIZONS) - 1), 0)
 
 
 def spoken(entry: Entry, outcome: Outcome) -> int:
-    """Output tokens of an attempt that ended: what the engine says, or what was seen if that is more."""
+    """Output tokens of a request when an attempt of it ended: what the body says, or what was seen if that is more."""
     seen = entry.generated if entry.first_token_at is not None else 0
-    return max(seen, outcome.output_tokens)
+    return max(entry.base + seen, outcome.output_tokens)
 
 
 def _rounded(limit: int) -> int:

@@ -182,6 +182,19 @@ class Holding:
         out.append(Hold(request.id, queue.position(item), wait))
         self._arm(pool, queue, at, out)
 
+    def keep(self, job: Job, at: float, out: list[Command]) -> bool:
+        """A running request lost its replica, or gave way: it waits, however many do. False if nobody serves its model
+        any more; it was told so then, and has not ended yet."""
+        pool = self._scheduler.pools.get(job.request.model)
+        if pool is None:
+            out.append(no_replica(job.request.id))
+            return False
+        queue = self._admission.queue(job.request)
+        item = queue.push(job, at, at)
+        out.append(Hold(job.request.id, queue.position(item), queue.wait_s(item)))
+        self._arm(pool, queue, at, out)
+        return True
+
     def _refuse(self, job: Job, refusal: Reject, out: list[Command]) -> None:
         """It ends here."""
         self._end(job)
@@ -244,6 +257,13 @@ class Holding:
                 queue.remove(request_id)
                 text = "the model is overloaded, and more important requests wait"
                 self._refuse(item.job, Reject(request_id, 503, "shed", text, queue.promise_s(at), shed=True), out)
+
+    def blocked(self, model: str, tier: int) -> Job | None:
+        """The first who waits for a model and is at least so important, None if nobody is."""
+        for queue in self._admission.lanes(model):
+            for item in queue:
+                return item.job if item.job.request.tier >= tier else None
+        return None
 
     def positions(self) -> dict[RequestId, int]:
         """Who is held, with the position in its queue, counted from 1."""

@@ -62,6 +62,9 @@ VERDICT: dict[OutcomeKind, Verdict] = {
     OutcomeKind.CANCELLED: Verdict.NEUTRAL,
 }
 
+GOES_ON = frozenset({OutcomeKind.MIGRATED, OutcomeKind.EVICTED})
+"""An attempt that ended, but not its request."""
+
 UNANSWERED = frozenset(
     {OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT, OutcomeKind.STALE_CONNECTION, OutcomeKind.RESET}
 )

@@ -81,7 +81,7 @@ class HoldQueue:
     def push(self, job: Job, at: float, due: float = math.inf) -> Waiting:
         """Somebody waits. `due`: the last moment at which it can go and keep its objective."""
         request = job.request
-        expires = job.arrived_at + self._config.queue_timeout_s
+        expires = max(job.arrived_at, job.waits_from) + self._config.queue_timeout_s
         if request.deadline is not None:
             expires = min(expires, request.deadline)
         self._serial += 1

@@ -139,10 +139,15 @@ class Tenancy:
             usage.requests.take(1.0)
             usage.tokens.take(demand.prompt_tokens + demand.output_mean)
 
-    def left(self, request: RequestInfo) -> None:
-        """It has ended, however. Once for each `entered`."""
+    def left(self, demand: Demand, tokens: int | None) -> None:
+        """It has ended after so many tokens of output, None if it was never served. Once for each `entered`."""
+        request = demand.request
         usage = self.usages.get(request.tenant) or self._gone.get(request.tenant)
-        if usage is not None and usage.alive:
+        if usage is None:
+            return
+        spent = -demand.prompt_tokens - demand.output_mean if tokens is None else tokens - demand.output_mean
+        usage.tokens.take(spent)
+        if usage.alive:
             usage.alive -= 1
             if not usage.alive:
                 self._gone.pop(request.tenant, None)
@@ -154,8 +159,8 @@ class Tenancy:
         if usage is not None:
             usage.promised[request.model] = usage.promised.get(request.model, 0.0) + held_tokens(demand)
 
-    def settled(self, demand: Demand, tokens: int) -> None:
-        """That attempt ended after so many tokens of output."""
+    def settled(self, demand: Demand) -> None:
+        """That attempt ended."""
         request = demand.request
         usage = self.usages.get(request.tenant) or self._gone.get(request.tenant)
         if usage is None:
@@ -165,7 +170,6 @@ class Tenancy:
             usage.promised[request.model] = left
         else:
             usage.promised.pop(request.model, None)
-        usage.tokens.take(tokens - demand.output_mean)
 
     def shares(self, tenant: str) -> bool:
         """Whether its share of the memory is bounded."""

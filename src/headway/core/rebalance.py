@@ -1,0 +1,340 @@
+"""Which running requests should move, and why: the decision tree of algorithms section 7, twice a second.
+
+The first reason that holds for a model decides: a replica that is to be emptied, memory about to overflow, steps that
+miss the TPOT objective where others keep it, an urgent request that fits nowhere although there is room enough in all,
+and a lasting imbalance. A move is worth it if its benefit exceeds its cost by a margin, both in request-seconds:
+
+    benefit = dp_overflow x cost of a preemption + steps saved at the source - steps lost at the target
+    cost    = stall + prefill at the target + 2 % of what is left of the request
+
+It must also leave time to be worth it, and bounds keep moves from chasing each other: one in and one out per replica,
+an eighth of the fleet at once, a cooldown per request, a share of the fleet's prefill. Nothing moves while a replica
+warms up. How a request moves is not known here (migration).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from headway.core.commands import Command, SetTimer
+from headway.core.constants import MigrationConfig, SloConfig
+from headway.core.entries import Entry, Plan
+from headway.core.fleet import Fleet
+from headway.core.holding import Holding
+from headway.core.ids import ReplicaId
+from headway.core.migration import Migration
+from headway.core.request import RequestInfo
+from headway.core.scheduler import Pool, Scheduler
+from headway.core.standing import Replica
+from headway.core.strain import Strain
+from headway.core.tenancy import Bucket
+from headway.core.tenant import Tier
+from headway.core.view import ReplicaView
+
+TIMER = "rebalance:"
+
+STALL_S = 0.05
+"""What the client notices of a cut: one prefill of what is cached already (25 to 34 ms measured), and one step."""
+
+SAFE_OVERFLOW = 0.05
+"""A target must stay below this with the request."""
+
+
+class Strategy:
+    """Thresholds by name: shares of the TPOT objective from which a replica is too slow and below which one may take
+    over, the imbalance of KV use that is mended (over so many ticks), and the overflow that is not tolerated."""
+
+    __slots__ = ("gap", "overflow", "slow", "spare", "ticks")
+
+    def __init__(self, slow: float, spare: float, gap: float, ticks: int, overflow: float) -> None:
+        self.slow = slow
+        self.spare = spare
+        self.gap = gap
+        self.ticks = ticks
+        self.overflow = overflow
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "balanced": Strategy(slow=0.95, spare=0.85, gap=0.25, ticks=3, overflow=1.0),
+    "latency": Strategy(slow=0.85, spare=0.70, gap=0.35, ticks=3, overflow=1.0),
+    "throughput": Strategy(slow=1.20, spare=0.85, gap=0.20, ticks=2, overflow=0.5),
+    "plain": Strategy(slow=0.70, spare=0.0, gap=1.0, ticks=3, overflow=0.0),
+}
+"""`overflow` multiplies the setting of that name. "plain": where steps take 35 ms (.7 of the default objective) and
+memory is 85 % full, evict what matters least; else leave everything alone."""
+
+PLAIN_FULL = 0.85
+
+
+class Rebalance:
+    """Looks at all pools from time to time, and has requests moved."""
+
+    def __init__(
+        self,
+        config: MigrationConfig,
+        slo: SloConfig,
+        fleet: Fleet,
+        scheduler: Scheduler,
+        holding: Holding,
+        migration: Migration,
+    ) -> None:
+        self._config = config
+        self._tpot_s = slo.tpot_s
+        self._strategy = STRATEGIES[config.strategy]
+        self._fleet = fleet
+        self._scheduler = scheduler
+        self._holding = holding
+        self._migration = migration
+        self._due = False
+        self._uneven: dict[str, int] = {}
+        self._preemptions: dict[ReplicaId, tuple[int, float]] = {}
+        self._replay: Bucket | None = None
+
+    def watch(self, at: float, out: list[Command]) -> None:
+        """Something runs: look again in a moment."""
+        if self._config.enabled and not self._due:
+            self._due = True
+            out.append(SetTimer(TIMER, at + self._config.tick_s))
+
+    def timer(self, at: float, out: list[Command]) -> None:
+        """Look at every pool. Nothing is looked at while nothing runs."""
+        self._due = False
+        if not self._fleet.ledger.entries:
+            return
+        self._scheduler.refresh(at, out)
+        seen: set[tuple[ReplicaId, ...]] = set()
+        for pool in list(self._scheduler.pools.values()):
+            members = tuple(replica.spec.id for replica in pool.replicas)
+            if len(members) > 1 and members not in seen:
+                seen.add(members)
+                self._mend(pool, at, out)
+        self.watch(at, out)
+
+    def asked(self, request: RequestInfo, entry: Entry, target: ReplicaId, at: float) -> Plan | str:
+        """What an operator wants moved: the plan, or why it cannot be."""
+        if not self._migration.may_move(entry, at):
+            return "the request cannot be moved now: it is pinned, has not begun, or was moved lately"
+        pool = self._scheduler.pools.get(request.model)
+        views = self._targets(pool, entry) if pool is not None else []
+        views = [view for view in views if not target or view.spec.id == target]
+        if not views:
+            return "no other replica can go on with it"
+        best = min(views, key=lambda view: self._prefill_s(entry, view))
+        return Plan(entry, best, "operator", self._replayed(entry, best))
+
+    # -- the tree ----------------------------------------------------------------------------------------------
+
+    def _mend(self, pool: Pool, at: float, out: list[Command]) -> None:
+        budget = max(1, int(len(pool.replicas) * self._config.fleet_share)) - len(self._migration.under_way)
+        for plan in self._plans(pool, at):
+            if budget < 1:
+                return
+            if not self._afford(plan, pool, at):
+                continue
+            self._migration.begin(plan, at, out)
+            self._scheduler.refresh(at, out)
+            budget -= 1
+
+    def _plans(self, pool: Pool, at: float) -> Iterator[Plan]:
+        """Moves worth making, for the first reason there is."""
+        if any(replica.health.ramp_from is not None and view.slow_start < 1.0 for replica, view in _standing(pool)):
+            yield from self._drain(pool, at)
+            return
+        for reason in (self._drain, self._memory, self._latency, self._urgent, self._balance):
+            found = False
+            for plan in reason(pool, at):
+                found = True
+                yield plan
+            if found:
+                return
+
+    def _drain(self, pool: Pool, at: float) -> Iterator[Plan]:
+        """A replica is to be emptied: whoever has most left goes first, for the others may end by themselves."""
+        for replica, view in _standing(pool):
+            if view.draining:
+                for entry in sorted(self._movable(replica, at), key=_outstanding, reverse=True):
+                    target = self._cheapest(pool, entry, at)
+                    if target is not None:
+                        yield Plan(entry, target, "drain", self._replayed(entry, target))
+
+    def _memory(self, pool: Pool, at: float) -> Iterator[Plan]:
+        """A pool is about to overflow, or has just done so."""
+        limit = self._config.overflow * self._strategy.overflow
+        if not limit:
+            yield from self._plain(pool, at)
+            return
+        for replica, view in _standing(pool):
+            strain = Strain(self._fleet, replica, self._config.horizon_s, at)
+            if strain.overflow() > limit or self._preempted(replica, view, at):
+                best = self._best(pool, strain, at, "memory")
+                if best is not None:
+                    yield best
+
+    def _plain(self, pool: Pool, at: float) -> Iterator[Plan]:
+        for replica, view in _standing(pool):
+            full = view.kv_used_tokens > PLAIN_FULL * view.kv_capacity_tokens > 0
+            if full and self._step(view) > self._strategy.slow * self._tpot_s:
+                yield from self._least(replica, at, Tier.STANDARD, "plain")
+
+    def _latency(self, pool: Pool, at: float) -> Iterator[Plan]:
+        """Steps take too long somewhere, and not somewhere else."""
+        standing = _standing(pool)
+        quick = any(self._step(view) < self._strategy.spare * self._tpot_s for _, view in standing)
+        for replica, view in standing if quick else ():
+            if self._step(view) > self._strategy.slow * self._tpot_s:
+                best = self._best(pool, Strain(self._fleet, replica, self._config.horizon_s, at), at, "latency")
+                if best is not None:
+                    yield best
+
+    def _urgent(self, pool: Pool, at: float) -> Iterator[Plan]:
+        """Somebody important fits nowhere: make room by a move if there is room in all, else by evictions."""
+        head = self._holding.blocked(pool.model, Tier.HIGH)
+        if head is None:
+            return
+        part, room = head.part, max((view.headroom_tokens for view in pool.candidates), default=0.0)
+        missing = part.peak - room
+        if missing <= 0.0:
+            return
+        roomy = max(_standing(pool), key=lambda pair: pair[1].headroom_tokens)
+        spare = sum(max(0.0, view.headroom_tokens) for _, view in _standing(pool))
+        if spare > part.peak:
+            for entry in sorted(self._movable(roomy[0], at), key=_holds):
+                target = self._cheapest(pool, entry, at)
+                if target is not None and _holds(entry) >= missing:
+                    yield Plan(entry, target, "urgent", self._replayed(entry, target))
+                    return
+        yield from self._least(roomy[0], at, head.request.tier, "urgent")
+
+    def _balance(self, pool: Pool, at: float) -> Iterator[Plan]:
+        """Some are much fuller than others, and have been for a while."""
+        uses = [
+            (view.kv_used_tokens / view.kv_capacity_tokens, r, view)
+            for r, view in _standing(pool)
+            if view.kv_capacity_tokens
+        ]
+        if len(uses) < 2:
+            return
+        (low, _, _), (high, fullest, view) = min(uses, key=_use), max(uses, key=_use)
+        name = pool.model
+        self._uneven[name] = self._uneven.get(name, 0) + 1 if high - low > self._strategy.gap else 0
+        if self._uneven[name] < self._strategy.ticks:
+            return
+        gap = (high - low) * view.kv_capacity_tokens
+        small = [entry for entry in self._movable(fullest, at) if gap - 2.0 * _holds(entry) > 0.0]
+        best = self._best(pool, Strain(self._fleet, fullest, self._config.horizon_s, at), at, "balance", small)
+        if best is not None:
+            yield best
+
+    # -- what a move is worth ----------------------------------------------------------------------------------
+
+    def _best(
+        self, pool: Pool, strain: Strain, at: float, reason: str, entries: Sequence[Entry] | None = None
+    ) -> Plan | None:
+        """The move from a replica that gains most, if any is worth it."""
+        best: Plan | None = None
+        movable = self._movable(strain.replica, at) if entries is None else entries
+        for entry in sorted(movable, key=_holds, reverse=True)[:8]:
+            target = self._cheapest(pool, entry, at)
+            if target is None:
+                continue
+            plan = self._worth(entry, strain, target, reason, at)
+            if plan is not None and (best is None or plan.benefit_s - plan.cost_s > best.benefit_s - best.cost_s):
+                best = plan
+        return best
+
+    def _worth(self, entry: Entry, strain: Strain, target: ReplicaView, reason: str, at: float) -> Plan | None:
+        there = Strain(self._fleet, self._fleet.replicas[target.spec.id], self._config.horizon_s, at)
+        saved = strain.overflow() - strain.overflow(without=entry.share)
+        risked = there.overflow(more=entry.share)
+        if risked > SAFE_OVERFLOW:
+            return None
+        benefit = saved * strain.preemption_s() + strain.step_gain_s(entry)
+        benefit -= (risked - there.overflow()) * there.preemption_s() + there.step_gain_s(entry)
+        left = entry.outstanding * self._step(target)
+        prefill = self._prefill_s(entry, target)
+        cost = STALL_S + prefill + 0.02 * left
+        if benefit <= self._config.margin * cost or left <= self._config.remaining * (prefill + STALL_S):
+            return None
+        return Plan(entry, target, reason, self._replayed(entry, target), benefit, cost)
+
+    def _least(self, replica: Replica, at: float, tier: int, reason: str) -> Iterator[Plan]:
+        """Evict what matters least of those below a tier; of equals what has come least far, for it loses least."""
+        below = [e for e in self._movable(replica, at) if e.request.tier < tier and self._migration.may_evict(e)]
+        for entry in sorted(below, key=lambda e: (e.request.tier, e.base + e.generated, e.attempt_id))[:1]:
+            yield Plan(entry, None, reason)
+
+    def _movable(self, replica: Replica, at: float) -> list[Entry]:
+        if any(move.source == replica.spec.id for move in self._migration.under_way):
+            return []
+        return [entry for entry in replica.account.entries.values() if self._migration.may_move(entry, at)]
+
+    def _targets(self, pool: Pool, entry: Entry) -> list[ReplicaView]:
+        """Replicas on which it would go on as where it is: the same model, version, precision and engine."""
+        taken = {move.target for move in self._migration.under_way}
+        source = self._fleet.replicas[entry.replica_id].spec
+        return [
+            view
+            for view in pool.candidates
+            if view.spec.id != source.id
+            and view.spec.id not in taken
+            and view.slow_start >= 1.0
+            and (view.spec.model, view.spec.version, view.spec.precision, view.spec.engine)
+            == (source.model, source.version, source.precision, source.engine)
+        ]
+
+    def _cheapest(self, pool: Pool, entry: Entry, at: float) -> ReplicaView | None:
+        """Where its prefill is done soonest, of those that have room for it."""
+        fits = []
+        for view in self._targets(pool, entry):
+            strain = Strain(self._fleet, self._fleet.replicas[view.spec.id], self._config.horizon_s, at)
+            if strain.overflow(more=entry.share) <= SAFE_OVERFLOW:
+                fits.append(view)
+        return min(fits, key=lambda view: (self._prefill_s(entry, view), view.spec.id), default=None)
+
+    def _afford(self, plan: Plan, pool: Pool, at: float) -> bool:
+        """Whether the fleet's prefill has a share left for it."""
+        if plan.reason in ("drain", "urgent") or not plan.replayed:
+            return True
+        rate = sum(view.speed.prefill_tokens_per_s for _, view in _standing(pool)) * self._config.replay_share
+        if self._replay is None:
+            self._replay = Bucket(rate, 10.0 * rate, at)
+        self._replay.resize(rate, 10.0 * rate)
+        if self._replay.short_s(plan.replayed, at):
+            return False
+        self._replay.take(plan.replayed)
+        return True
+
+    def _replayed(self, entry: Entry, view: ReplicaView) -> int:
+        """Tokens to be prefilled at the target."""
+        return max(1, entry.prompt + entry.generated - entry.demand.hit(view.spec.id))
+
+    def _prefill_s(self, entry: Entry, view: ReplicaView) -> float:
+        return (view.prefill_backlog_tokens + self._replayed(entry, view)) / view.speed.prefill_tokens_per_s
+
+    def _step(self, view: ReplicaView) -> float:
+        return view.speed.step_s(max(1.0, view.running), view.context_tokens)
+
+    def _preempted(self, replica: Replica, view: ReplicaView, at: float) -> bool:
+        """Whether its engine reported a preemption in the last two seconds."""
+        total = view.sample.preemptions_total if view.sample is not None else None
+        if total is None:
+            return False
+        known, since = self._preemptions.get(replica.spec.id, (total, -10.0))
+        if total > known:
+            since = at
+        self._preemptions[replica.spec.id] = (total, since)
+        return at - since <= 2.0
+
+
+def _standing(pool: Pool) -> list[tuple[Replica, ReplicaView]]:
+    return [(replica, replica.view) for replica in pool.replicas if replica.view is not None]
+
+
+def _outstanding(entry: Entry) -> tuple[int, str]:
+    return entry.outstanding, entry.attempt_id
+
+
+def _holds(entry: Entry) -> int:
+    return entry.prompt + entry.generated
+
+
+def _use(item: tuple[float, Replica, ReplicaView]) -> tuple[float, ReplicaId]:
+    return item[0], item[1].spec.id
