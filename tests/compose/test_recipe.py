@@ -7,7 +7,7 @@ from headway.compose.load import validate
 from headway.compose.recipe import Recipe, from_header, from_settings, replay
 from headway.compose.registry import find
 from headway.compose.source import SettingsError, parse
-from headway.core.constants import BrainConfig
+from headway.core.constants import AffinityConfig, BrainConfig
 from headway.core.events import Event, ReplicasChanged, RequestArrived, TimerFired
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.replica import ReplicaSpec
@@ -49,6 +49,15 @@ def test_some_constants_of_the_brain_have_a_setting_of_their_own() -> None:
     assert not recipe("brain: {health: {warm_up: false}}\n").config.health.warm_up, "the constants win"
     with pytest.raises(SettingsError, match="health"):
         recipe("brain: {health: 3}\n")
+
+
+def test_affinity_has_settings_of_its_own() -> None:
+    assert recipe().config.affinity == AffinityConfig()
+    made = recipe("affinity: {spill: 0.9, resume: 0.8, bound: 2}\nbrain: {affinity: {calm: 1}}\n").config.affinity
+    assert made == AffinityConfig(spill=0.9, resume=0.8, bound=2.0, calm=1)
+    assert not recipe("affinity: {enabled: false}\n").config.affinity.enabled
+    with pytest.raises(SettingsError, match=r"resume 0.9 is above spill 0.85"):
+        recipe("affinity: {resume: 0.9}\n")
 
 
 def test_no_default_of_the_brain_is_lost_in_json() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from headway.compose.keyfile import NAME
-from headway.core.constants import BurstConfig, DegradeConfig, RestartConfig
+from headway.core.constants import AffinityConfig, BurstConfig, DegradeConfig, RestartConfig
 from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import INFERENCE_PATHS
 from headway.gateway.config import Batching as _Batching
@@ -21,7 +21,7 @@ from headway.gateway.config import Timeouts as _Timeouts
 
 _L, _T, _C, _G, _M = _Limits(), _Timeouts(), _Cors(), _Gateway(), _Batching()
 _N = Tenant("")
-_D, _B, _X = DegradeConfig(), BurstConfig(), RestartConfig()
+_D, _B, _X, _F = DegradeConfig(), BurstConfig(), RestartConfig(), AffinityConfig()
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -278,6 +278,30 @@ class Logging(Section):
     access: bool = Field(default=True, description="One line per request.")
 
 
+class Affinity(Section):
+    """Sessions (a header, a conversation, a cache key or a user) keep to one replica, where their prefix is cached."""
+
+    enabled: bool = Field(default=_F.enabled, description="False: the policy alone decides, session or not.")
+    spill: float = Field(
+        default=_F.spill, gt=0, le=1, description="Used share of its KV pool above which a replica's sessions go on."
+    )
+    resume: float = Field(
+        default=_F.resume, gt=0, le=1, description="Share below which it takes them back; not above `spill`."
+    )
+    bound: float = Field(
+        default=_F.bound,
+        gt=1,
+        allow_inf_nan=False,
+        description="They also go on while a replica has so many times the mean number of requests, and eight or more.",
+    )
+
+    @model_validator(mode="after")
+    def _resumes_below(self) -> "Affinity":
+        if self.resume > self.spill:
+            raise ValueError(f"resume {self.resume:g} is above spill {self.spill:g}")
+        return self
+
+
 class Burst(Section):
     """When requests suddenly come much faster than they did. That is always seen and shown; here is what it costs."""
 
@@ -395,6 +419,7 @@ class Settings(Section):
     timeouts: Timeouts = Timeouts()
     cors: Cors = Cors()
     observe: Observe = Observe()
+    affinity: Affinity = Affinity()
     degradation: Degradation = Degradation()
     logging: Logging = Logging()
     tokenizers: dict[str, Path] = Field(
