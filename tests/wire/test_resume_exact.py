@@ -13,7 +13,7 @@ from headway.wire.resume_body import Limits, Wants
 from headway.wire.resume_ids import IdStripper, ids_edit
 from headway.wire.resume_splice import Manner, Splicer
 from headway.wire.splice import splice
-from tests.wire.engine import CHAT, COMPLETIONS, CONTEXT, detokenise, framed, stream
+from tests.wire.engine import CHAT, COMPLETIONS, CONTEXT, RENDERER, detokenise, framed, stream
 
 SOAK = os.environ.get("HEADWAY_SOAK") == "1"
 SAY = {"messages": [{"role": "user", "content": "скажи привет, 你好 🙂"}], "max_tokens": 60}
@@ -177,3 +177,23 @@ def test_moved_again_and_again() -> None:
         expected, got = seen(framed(stream(path, run.body))), seen(client)
         assert got["text"] == expected["text"]
         assert (got["ends"], got["usage"], got["roles"]) == (expected["ends"], expected["usage"], expected["roles"])
+
+
+def test_by_message_where_text_splits_as_it_was_said() -> None:
+    """A chat continued as a chat (SGLang's way): the role comes again, and the head is another's."""
+    body = {**SAY, **USAGE, "max_tokens": 40}
+    run = Run(CHAT, body)
+    events = stream(CHAT, run.body)
+    expected, cuts = seen(framed(events)), 0
+    ids = Tape()
+    IdStripper(ids).feed(framed(stream(CHAT, run.asked)))
+    for place in range(2, len(events) - 4):
+        tape = Tape()
+        client = IdStripper(tape).feed(framed(events[:place]))
+        if RENDERER.tokenizer.encode(tape.text) != ids.ids[: place - 1]:
+            continue
+        cuts += 1
+        ask = resume_body.by_message(run.body, tape.text, place - 1, Limits())
+        splicer = Splicer(tape, tape.by_text(), run.manner, len(ids.prompt_ids or ()))
+        assert seen(client + splicer.feed(framed(stream(ask.path, ask.body, "two")))) == expected, place
+    assert cuts > 5

@@ -29,9 +29,16 @@ def test_the_client_gets_what_it_would_have_got(path: str, size: int) -> None:
     assert tape.prompt_ids
 
 
-@pytest.mark.parametrize("word", ["true", "false", "null"])
-def test_a_client_that_speaks_about_ids_is_left_alone(word: str) -> None:
-    assert ids_edit(b'{"prompt":"x","return_token_ids": %s}' % word.encode()) is None
+def test_a_client_that_asks_for_ids_itself_is_left_alone() -> None:
+    assert ids_edit(b'{"prompt":"x","return_token_ids": true}') is None
+
+
+@pytest.mark.parametrize("word", [b"false", b"null"])
+def test_a_client_that_wants_none_does_not_see_that_we_do(word: bytes) -> None:
+    body = b'{"return_token_ids": ' + word + b',"prompt":"say \\"return_token_ids\\":true"}'
+    edit = ids_edit(body)
+    assert edit is not None
+    assert splice(body, [edit]) == body.replace(word, b"true", 1)
 
 
 def test_a_client_that_wants_ids_keeps_them() -> None:

@@ -21,12 +21,12 @@ _ASKED: Final = re.compile(rb'"return_token_ids"\s*:\s*(true|false|null)')
 
 
 def ids_edit(body: Octets) -> Edit | None:
-    """The edit that asks for token ids; None where the client has spoken about them (then they are not to be taken
-    out, or not to be had)."""
-    if _ASKED.search(body):
-        return None
-    at = body.find(b"{") + 1
-    return at, at, b'"return_token_ids":true,'
+    """The edit that asks for token ids; None where the client has asked itself (then they are not to be taken out)."""
+    asked = _ASKED.search(body)
+    if asked is None:
+        at = body.find(b"{") + 1
+        return at, at, b'"return_token_ids":true,'
+    return None if asked[1] == b"true" else (asked.start(1), asked.end(1), b"true")
 
 
 class Frames:
