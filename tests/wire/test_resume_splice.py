@@ -140,6 +140,13 @@ def test_ended_by_us() -> None:
     assert splicer.done
 
 
+def test_ended_by_us_as_vllm_writes() -> None:
+    said = chat("a")
+    said["choices"][0]["token_ids"] = None
+    [last] = events(begun(chat(), said).finish("stop"))
+    assert list(last["choices"][0]) == ["index", "delta", "logprobs", "finish_reason", "stop_reason", "token_ids"]
+
+
 def test_an_engine_that_ends_with_an_empty_delta() -> None:
     splicer = begun(chat(), chat("a"), manner=Manner(bare_finish=True))
     assert events(splicer.feed(wire(completion("", "stop"))))[0]["choices"][0]["delta"] == {}

@@ -86,9 +86,12 @@ class Splicer:
 
     def finish(self, reason: str) -> bytes:
         """End the client's stream without a continuation: its last token was the end, or the limit was reached."""
-        event: Event = {"choices": [{"index": 0, "text": "", "logprobs": None, "finish_reason": reason}]}
+        shown: Event = (self._style.get("choices") or [{}])[0]
+        choice: Event = {**dict.fromkeys(shown), "index": 0, "text": "", "finish_reason": reason}
+        if "token_ids" in shown:  # as vLLM writes
+            choice["stop_reason"] = None
         self.finished = True
-        return _written(self._rewritten(event, "", [])) + self.close()
+        return _written(self._rewritten({"choices": [choice]}, "", [])) + self.close()
 
     def _event(self, data: bytes) -> bytes:
         if self.failed or self.done or self.cut_short:
