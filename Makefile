@@ -31,8 +31,8 @@ test-vllm: $(STAMP) ## the real-engine suite against two vLLM servers on the CPU
 	@PYTHON=$(PYTHON) tests/real/install_vllm.sh
 	HEADWAY_REAL_ENGINE=vllm $(BIN)/python -m pytest tests/real --timeout 600 $(ARGS)
 
-soak: $(STAMP) ## the same cases at full size, and a longer fuzz (about half an hour)
-	HEADWAY_SOAK=1 $(BIN)/python -m pytest tests/cases tests/gateway tests/wire --timeout 1800 $(ARGS)
+soak: $(STAMP) ## the same cases at full size, half an hour of everything, and a longer fuzz (about an hour)
+	HEADWAY_SOAK=1 $(BIN)/python -m pytest tests/cases tests/gateway tests/wire tests/core/test_prefix.py --timeout 2700 $(ARGS)
 	$(BIN)/python -m fuzz.run --seconds 300
 
 fuzz: $(STAMP) ## mutate inputs of every parser for a minute; findings are kept in tests/corpus

@@ -14,6 +14,7 @@ import argparse
 import concurrent.futures
 import itertools
 import math
+import resource
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -212,7 +213,10 @@ def main() -> None:
     conditions = [one for one in CONDITIONS if not wanted or one.name in wanted]
     began = time.monotonic()
     shown = table(conditions, measure(conditions, options.seeds, options.span, options.jobs))
-    took = f"\n{options.seeds} seeds, {options.span:g} s of arrivals each; {time.monotonic() - began:.0f} s in all.\n"
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = used.ru_utime + used.ru_stime
+    took = f"\n{options.seeds} seeds, {options.span:g} s of arrivals each; {time.monotonic() - began:.0f} s in all, "
+    took += f"{cpu_s:.0f} s of CPU.\n"
     print(shown + took)
     if options.out:
         notes = options.out.read_text().partition(MARK)[0]

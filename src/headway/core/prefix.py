@@ -112,7 +112,7 @@ class PrefixIndex:
 
     @property
     def bytes_estimate(self) -> int:
-        """Memory of the index (bytes, estimated from above)."""
+        """Memory of the index (bytes, estimated; tables that have just grown take up to a tenth more)."""
         return len(self._masks) * (_BYTES_PER_BLOCK + len(self._names) // 7) + self._copies * _BYTES_PER_COPY
 
     def trust(self, replica: ReplicaId) -> float:
