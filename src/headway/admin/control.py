@@ -17,6 +17,10 @@ class NewReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     serves: dict[str, str] = {}
     labels: dict[str, str] = {}
     weight: float = 1.0
+    version: str = ""
+    precision: str = ""
+    gpu: str = ""
+    gpu_count: int = 1
     kv_capacity_tokens: int = 0
     max_model_tokens: int = 0
     max_num_seqs: int = 0
