@@ -63,3 +63,16 @@ def test_a_queue_and_foresight_are_asked_for_by_name() -> None:
         contender("lmetrik")
     with pytest.raises(UnknownPolicy, match="has no tuned constants"):
         contender("random+tuned")
+
+
+def test_baselines_pay_no_regard_to_sessions_unless_told_to() -> None:
+    def keeps(name: str) -> bool:
+        return contender(name).make_brain.config.affinity.enabled  # type: ignore[attr-defined, no-any-return]
+
+    assert keeps("headroom")
+    assert keeps("clairvoyant")
+    assert not keeps("round_robin")
+    assert not keeps("lmetric+queue")
+    assert keeps("lmetric+queue+sessions")
+    assert contender("lmetric+queue+sessions").make_brain(0)._scheduler.policy.binds_late  # type: ignore[attr-defined]
+    assert keeps("cache_aware+tuned+sessions")

@@ -9,7 +9,7 @@ from headway.compose.load import near
 from headway.compose.recipe import Recipe
 from headway.compose.registry import Registry, find
 from headway.core.brain import Brain
-from headway.core.constants import BrainConfig, LengthConfig
+from headway.core.constants import AffinityConfig, BrainConfig, LengthConfig
 from headway.core.plugin import Plugin
 from headway.sim.sweep import Contender
 from headway.sim.tuned import TUNED
@@ -17,8 +17,14 @@ from headway.sim.tuned import TUNED
 QUEUE = "+queue"
 """Suffix of a policy that is to run behind our queue."""
 
+MOVES = "+moves"
+"""Suffix of a policy whose running requests may be moved; with a name after a colon, by that strategy."""
+
 TUNED_SUFFIX = "+tuned"
 """Suffix of a baseline that is to run with the constants we found best for it (sim/tuned)."""
+
+SESSIONS = "+sessions"
+"""Suffix of a baseline whose sessions are to keep to their replica, as they do in a gateway."""
 
 CLAIRVOYANT = "clairvoyant"
 """The default policy with true output lengths and fresh reports: a bound, not a policy."""
@@ -59,24 +65,31 @@ class MakeBrain(msgspec.Struct, frozen=True):
 
 
 def contender(name: str, config: BrainConfig | None = None, registry: Registry | None = None) -> Contender:
-    """`lmetric`, `lmetric+queue`, `cache_aware+tuned`, `cache_aware+tuned+queue` or `clairvoyant`. Raises
-    UnknownPolicy."""
+    """`lmetric`, `lmetric+queue`, `cache_aware+tuned`, `cache_aware+tuned+queue+sessions` or `clairvoyant`. Raises
+    UnknownPolicy.
+
+    Baselines run as published: without our queue, and with no regard to sessions, unless they are named so.
+    """
     config = config or BrainConfig()
     registry = registry or find()
     if name == CLAIRVOYANT:
         foreseeing = msgspec.structs.replace(config, length=_FORESEEN)
         return Contender(name, MakeBrain("headroom", foreseeing), clairvoyant=True)
-    published = name.removesuffix(QUEUE)
+    alone = name.removesuffix(SESSIONS)
+    published = alone.removesuffix(QUEUE)
     policy = published.removesuffix(TUNED_SUFFIX)
     if policy not in registry.policies:
         hint = near(policy, registry.policies) or f"; there are {', '.join(sorted(registry.policies))}"
         raise UnknownPolicy(f"no policy is named {policy!r}{hint}")
+    plugin = registry.policies[policy]
+    if alone == name and not plugin.factory(plugin.config()).binds_late:
+        config = msgspec.structs.replace(config, affinity=AffinityConfig(enabled=False))
     options = b""
     if policy != published:
         if policy not in TUNED:
             raise UnknownPolicy(f"{policy} has no tuned constants; these have: {', '.join(sorted(TUNED))}")
         options = msgspec.json.encode(TUNED[policy])
-    return Contender(name, MakeBrain(policy, config, name.endswith(QUEUE), options))
+    return Contender(name, MakeBrain(policy, config, alone.endswith(QUEUE), options))
 
 
 def contenders(names: Iterable[str], config: BrainConfig | None = None) -> tuple[Contender, ...]:
