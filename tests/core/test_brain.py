@@ -573,6 +573,37 @@ def test_one_request_is_the_trial() -> None:
     assert house.view("a").slow_start < 1.0
 
 
+def test_an_engine_that_always_fails_is_asked_once_per_interval() -> None:
+    """086, with its own numbers: a request each half second for a minute, breakers that open for 15 s: three failures
+    and one trial per interval go there, and every client is served by the other."""
+    house = ready(
+        "a", "b", policy=Fixed({"a": 1.0, "b": 2.0}), config=BrainConfig(health=HealthConfig(open_s=15.0, backoff=1.0))
+    )
+    timers: dict[str, float] = {}
+    asked = 0
+
+    def follow(commands: list[Command]) -> None:
+        nonlocal asked
+        timers.update({timer.timer: timer.at for timer in only(commands, SetTimer)})
+        for probe in only(commands, Probe):
+            follow(house.tell(ProbeSucceeded(house.now, probe.replica_id)))
+        for dispatch in only(commands, Dispatch):
+            asked += dispatch.replica_id == A
+            failed = dispatch.replica_id == A
+            kind = OutcomeKind.SERVER_ERROR if failed else OutcomeKind.OK
+            said = house.end(dispatch.attempt_id, kind, status=500 if failed else 200)
+            assert bool(only(said, Dispatch)) == failed, "it is tried elsewhere"
+            follow(said)
+
+    for number in range(120):
+        for timer in [timer for timer, at in timers.items() if at <= house.now]:
+            del timers[timer]
+            follow(house.tell(TimerFired(house.now, timer)))
+        follow(house.ask(f"r{number}"))
+        house.wait(0.5)
+    assert asked == 3 + 3
+
+
 def test_the_only_replica_is_used_whatever_its_breaker_says() -> None:
     house = ready("a")
     for i in range(10):
