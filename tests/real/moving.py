@@ -105,7 +105,7 @@ class Move:
             return None
         stops = resume_body.stops(self.body)
         cut = self.cut(tape, stops)
-        if self.way is Way.TEXT and tape.splits_otherwise(cut, cut.count):
+        if self.way is Way.TEXT and tape.splits_otherwise(cut.count, bool(stops.strings)):
             return seen(client), "splits otherwise"
         given = Given(self.source.launcher.context_tokens, prompt=self.prompt, fields=more or {})
         splicer = Splicer(

@@ -135,9 +135,9 @@ class TestCut:
     def test_text_that_splits_into_fewer_tokens_than_were_said(self) -> None:
         """ "t", "h" were two events, but the tokenizer makes one token of "th"."""
         made = tape(token("t"), token("h"))
-        assert made.splits_otherwise(made.by_text(), 1)
-        assert not made.splits_otherwise(made.by_text(), 2)
-        assert not made.splits_otherwise(Cut(1, "t", surplus="h"), 1)
+        assert made.splits_otherwise(1, stops=False)
+        assert not made.splits_otherwise(2, stops=False)
+        assert not made.splits_otherwise(1, stops=True)
 
 
 def heard(events: Sequence[bytes]) -> Tape:

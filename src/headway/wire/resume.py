@@ -180,11 +180,12 @@ class Tape:
         kept = sent[:start] if start >= 0 else sent
         return Cut(self.generated, kept, surplus=sent[len(kept) :])
 
-    def splits_otherwise(self, cut: Cut, count: int) -> bool:
-        """Whether the engine, which makes `count` tokens of the text of a cut by text, cannot have generated these:
-        there were more events. What it would say next is something else (measured); such a request stays where it is.
+    def splits_otherwise(self, count: int, stops: bool) -> bool:
+        """Whether the engine, which makes `count` tokens of all that was sent, cannot have generated these: there were
+        more events. What it would say next is something else (measured); such a request stays where it is. With
+        `stops` nobody knows: text that is held back comes in parts of tokens.
         """
-        return not cut.surplus and count < self.steps
+        return not stops and count < self.steps
 
     def _prompt(self, ids: list[int] | None) -> None:
         if ids is not None and self.prompt_ids is None:
