@@ -14,6 +14,7 @@ from headway.compose.load import convert, near, read
 from headway.compose.simulate import contenders
 from headway.compose.source import Document, Problem, SettingsError
 from headway.compose.traces import open_workload
+from headway.core.precision import floor
 from headway.sim.scenario import Fault, PoolSpec, Scenario, Truth
 from headway.sim.sweep import Sweep, prepared
 from headway.sim.truth import engine_config
@@ -52,6 +53,7 @@ class Simulation(msgspec.Struct, frozen=True):
     truth: Truth = Truth()
     slo: Slo = Slo()
     faults: tuple[Fault, ...] = ()
+    precision_floor: str = ""
     loads: tuple[float, ...] = (0.9,)
     seeds: int = 3
     policies: tuple[str, ...] = ("headroom", "least_connections", "round_robin")
@@ -137,6 +139,8 @@ def _wrong(simulation: Simulation) -> Sequence[tuple[tuple[str | int, ...], str]
         found.append((("seeds",), "must be 1 or more"))
     if not 0 <= simulation.truth.perturb < 1:
         found.append((("truth", "perturb"), "must be a fraction below 1, such as 0.2"))
+    if simulation.precision_floor and not floor(simulation.precision_floor):
+        found.append((("precision_floor",), "is no precision, such as bf16, fp8, int4 or any"))
     if simulation.reference and simulation.reference not in simulation.policies:
         found.append((("reference",), f"{simulation.reference} is not among the policies"))
     fleet = sum(pool.count for pool in simulation.pools)
@@ -150,7 +154,8 @@ def scenario(simulation: Simulation) -> Scenario:
     """The fleet and what is true of it. Raises ValueError for names and sizes that cannot be (the text says which)."""
     for pool in simulation.pools:
         engine_config(pool)
-    return Scenario(simulation.pools, simulation.truth, simulation.slo, simulation.faults, simulation.warmup_s)
+    made = Scenario(simulation.pools, simulation.truth, simulation.slo, simulation.faults, simulation.warmup_s)
+    return msgspec.structs.replace(made, precision_floor=simulation.precision_floor)
 
 
 def workload(simulation: Simulation, rate: float = BASE_RATE, span_s: float = 0.0) -> Workload:

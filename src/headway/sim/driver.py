@@ -170,6 +170,7 @@ class Driver:
             session_key=request.session,
             stream=True,
             fingerprint=index + 1,
+            precision_floor=self._scenario.precision_floor,
         )
         self._post(RequestArrived(self.now, info))
 

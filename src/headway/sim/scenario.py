@@ -64,7 +64,8 @@ class Scenario(msgspec.Struct, frozen=True):
     """A fleet, its truth, its faults and what is wanted of it.
 
     Requests that arrive before `warmup_s` are served but not counted. `progress_s`: how often streams report progress
-    to the brain. `clairvoyant`: the brain knows true output lengths and has fresh reports (a bound, not a policy).
+    to the brain. `precision_floor`: the least precision that clients take, as they say it; by default the best there is.
+    `clairvoyant`: the brain knows true output lengths and has fresh reports (a bound, not a policy).
     """
 
     pools: tuple[PoolSpec, ...] = (PoolSpec(),)
@@ -74,6 +75,7 @@ class Scenario(msgspec.Struct, frozen=True):
     warmup_s: float = 0.0
     progress_s: float = 0.25
     clairvoyant: bool = False
+    precision_floor: str = ""
 
     @property
     def replicas(self) -> int:
