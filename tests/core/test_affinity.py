@@ -31,7 +31,8 @@ def affinity(*names: str, config: AffinityConfig = CONFIG) -> Affinity:
 
 def order(of: Affinity, views: Iterable[ReplicaView], session: str = "s1", tenant: str = "") -> list[str]:
     """Where the session keeps to, and where it would if those before refused."""
-    asked, among, found = request("r", session_key=session, tenant=tenant), list(views), list[str]()
+    asked, found = request("r", session_key=session, tenant=tenant), list[str]()
+    among = sorted(views, key=lambda view: view.id)
 
     def refuses(view: ReplicaView) -> str:
         return "full" if view.id in found else ""

@@ -9,6 +9,7 @@ hashing with bounded loads: Mirrokni, Thorup and Zadimoghaddam, 2018). Being ful
 or sessions would flap.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.constants import AffinityConfig
@@ -43,17 +44,16 @@ class Affinity:
         self._stale = True
 
     def keeps(self, request: RequestInfo, views: Sequence[ReplicaView], refuses: Refuses | None) -> Keeps | None:
-        """Where a session keeps to: the first on its ring that is among the views, has not too much to do and does not
-        refuse. None if there is nobody."""
+        """Where a session keeps to: the first on its ring that is among the views (sorted by id), has not too much
+        to do and does not refuse. None if there is nobody."""
         if self._stale:
             self._stale = False
             self._ring.reset(self._weights)
             self._full.intersection_update(self._weights)
-        by_id = {view.spec.id: view for view in views}
         most = -1.0
         for replica_id in self._ring.walk(place(request.tenant, request.session_key)):
-            view = by_id.get(replica_id)
-            if view is None or self._is_full(view):
+            index = bisect_left(views, replica_id, key=_id)
+            if index == len(views) or (view := views[index]).spec.id != replica_id or self._is_full(view):
                 continue
             load = _load(view)
             if load >= self._config.spare:
@@ -84,6 +84,10 @@ class Affinity:
             total += _load(view)
             weight += view.spec.weight
         return self._config.bound * total / weight
+
+
+def _id(view: ReplicaView) -> ReplicaId:
+    return view.spec.id
 
 
 def _load(view: ReplicaView) -> float:
