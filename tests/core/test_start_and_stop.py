@@ -149,6 +149,15 @@ def test_an_engine_that_woke_takes_what_its_ramp_allows() -> None:
     assert house.view("b").slow_start == 1.0
 
 
+@pytest.mark.parametrize(("seats", "taken"), [(0, 13), (50, 5)])
+def test_a_large_pool_draws_no_crowd_of_small_requests(seats: int, taken: int) -> None:
+    house = House(Fixed({"a": 5.0, "b": 1.0}))
+    house.add("a", kv_capacity_tokens=10_000_000)
+    house.wait(100.0).add("b", kv_capacity_tokens=10_000_000, max_num_seqs=seats)
+    went = Counter(sent_to(house.ask(f"r{n}", prompt_tokens=5)) for n in range(40))
+    assert went == {"b": taken, "a": 40 - taken}
+
+
 def test_an_engine_that_woke_or_started_anew_has_an_empty_cache() -> None:
     hashes = tuple(range(20))
     for before, after in (({"sleep_level": 1}, {"sleep_level": 0}), ({"boot": 1}, {"boot": 2})):

@@ -243,7 +243,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
     """Constants of the choice.
 
     `max_in_flight`: attempts one replica may have, 0 for no limit. `slow_start_requests`: what a warming replica of
-    unknown capacity may have at most when warm (a fraction of it until then). `panic`: share of ejected replicas above
+    unknown capacity may have at most when warm (a fraction of it until then); `slow_start_seats`: sequences presumed to
+    run at once on one that does not say, of which it may have the same fraction as of its pool: a large pool must not
+    draw a crowd of small requests. `panic`: share of ejected replicas above
     which they are used. `candidates`: how many a Decision remembers. `considered`: of more candidates than this only so
     many, drawn by chance, and the `warmest` ones are ranked (0: always all). The best of 256 drawn at random is as good
     as the best of 1,000 for every purpose (Mitzenmacher: even two choices come close), and costs a quarter.
@@ -253,6 +255,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
 
     max_in_flight: int = 0
     slow_start_requests: int = 32
+    slow_start_seats: int = 128
     panic: float = 0.5
     candidates: int = 8
     considered: int = 256

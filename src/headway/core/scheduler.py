@@ -68,10 +68,13 @@ def reason(replica: Replica, config: SchedulerConfig, at: float) -> str:
 
 
 def _over_ramp(view: ReplicaView, config: SchedulerConfig) -> bool:
-    if view.kv_capacity_tokens:
-        promised = view.kv_used_tokens + view.prefill_backlog_tokens + view.reserved_tokens
-        return view.in_flight > 0 and promised >= view.kv_capacity_tokens * view.slow_start
-    return view.in_flight >= max(1.0, config.slow_start_requests * view.slow_start)
+    if not view.kv_capacity_tokens:
+        return view.in_flight >= max(1.0, config.slow_start_requests * view.slow_start)
+    promised = view.kv_used_tokens + view.prefill_backlog_tokens + view.reserved_tokens
+    seats = view.max_num_seqs or config.slow_start_seats
+    return view.in_flight > 0 and (
+        promised >= view.kv_capacity_tokens * view.slow_start or view.in_flight >= seats * view.slow_start
+    )
 
 
 class Pool:
