@@ -471,3 +471,15 @@ class TestSessions:
         stage.scheduler = few
         assert [self.ask(stage) for _ in range(20)] == [owner] * 20
         assert {len(shown) for shown in policy.shown[1:]} == {1, 2}
+
+
+def test_a_new_version_that_had_its_share_is_not_chosen_although_it_alone_is_asked() -> None:
+    stage = Stage("a", policy=Fixed({"a": 9.0, "n": 1.0}))
+    stage.now += 600.0
+    stage.add("n", version="2")
+    newest = stage.pool.candidate(ReplicaId("n"))
+    assert newest is not None
+    assert stage.choose(among=[newest]) is None, "somebody else may still take it"
+    choice = stage.choose(among=[newest], avoid=lambda name, _why: "tried" if name == "a" else "")
+    assert choice is not None, "nobody else may"
+    assert choice.view.id == "n"
