@@ -23,7 +23,7 @@ import msgspec
 import openai
 
 from headway.core.brain import Brain
-from headway.core.commands import Command, Dispatch
+from headway.core.commands import Command, Dispatch, Migrate
 from headway.core.constants import BrainConfig, SchedulerConfig
 from headway.core.events import AttemptFinished, Event, ProbeFailed, ProbeSucceeded, ReplicasChanged
 from headway.core.ids import ReplicaId
@@ -190,7 +190,7 @@ def check_journal(journal: list[tuple[Event, list[Command]]]) -> None:
         if isinstance(event, AttemptFinished):
             ends[event.attempt_id] = ends.get(event.attempt_id, 0) - 1
         for command in commands:
-            if isinstance(command, Dispatch):
+            if isinstance(command, Dispatch | Migrate):
                 ends[command.attempt_id] = ends.get(command.attempt_id, 0) + 1
     assert not {attempt: left for attempt, left in ends.items() if left}
 

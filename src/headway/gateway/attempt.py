@@ -195,6 +195,25 @@ class Attempt:
         """Tokens generated so far."""
         return self._relay.facts().tokens if self._relay is not None else 0
 
+    @property
+    def replica(self) -> str:
+        """Where it is."""
+        return self._command.replica_id
+
+    @property
+    def streaming(self) -> bool:
+        """Whether its engine speaks, and has not said its last."""
+        return self._state == STREAMING and self._relay is not None and not self._relay.ending
+
+    def leave(self, kind: OutcomeKind, tokens: int, detail: str) -> None:
+        """Its engine is left, or lost, and its request goes on with what the client has: so many tokens."""
+        self.drop()
+        relay = self._relay
+        status = relay.head.status if relay is not None else 0
+        resumable = kind is not OutcomeKind.MIGRATED
+        told = Outcome(kind, status, True, True, output_tokens=max(1, tokens), detail=detail, resumable=resumable)
+        self._over(kind, told)
+
     def release(self) -> None:
         """The request is over: hold on to nothing."""
         self._relay = None
@@ -232,7 +251,7 @@ class Attempt:
     def response(self, head: ResponseHead, length: int) -> None:
         """A response begins."""
         self._state = STREAMING
-        self._exchange.wait(self._plane.config.timeouts.idle_s)
+        self._wait(self._plane.config.timeouts.idle_s)
         if self._target is not None and self._target.sample_header:
             self._free_sample(self._target, head)
         self._begin(head, length)
@@ -292,10 +311,13 @@ class Attempt:
         self.settle(kind, False, detail)
 
     def broken(self, kind: OutcomeKind, detail: str, farewell: bytes = b"") -> None:
-        """The client's response is under way and cannot be completed."""
+        """The client's response is under way and cannot be completed, unless the request goes on elsewhere."""
         self.drop()
+        mover = self._exchange.mover
+        if mover is not None and mover.outlives(self, kind, detail):
+            return
         if farewell and not self.outlet.fixed:
-            self.outlet.write(farewell)
+            self.outlet.say(farewell)
         self.settle(kind, True, detail)
         self._exchange.cut(kind)
 
@@ -304,6 +326,11 @@ class Attempt:
         at = now()
         self._exchange.first_token(at)
         self._plane.driver.post(FirstToken(at, self.id))
+
+    def may_go_on(self) -> bool:
+        """Whether the request could go on elsewhere if this attempt ended now."""
+        mover = self._exchange.mover
+        return mover is not None and mover.can_go_on()
 
     def may_be_quoted(self) -> bool:
         """Whether an error about memory may repeat what the client said."""
@@ -355,7 +382,7 @@ class Attempt:
 
     def _connect(self, target: Target) -> None:
         self._state = CONNECTING
-        self._exchange.wait(self._plane.config.timeouts.connect_s)
+        self._wait(self._plane.config.timeouts.connect_s)
         self._connecting = self._plane.pool.connect(target, self._connected, self._unconnected)
 
     def _connected(self, connection: UpstreamConnection) -> None:
@@ -370,12 +397,12 @@ class Attempt:
         self._state = SENT
         self._upstream = connection
         exchange, plane = self._exchange, self._plane
-        exchange.wait(plane.config.timeouts.first_byte_s)
-        parsed = exchange.parsed
+        self._wait(plane.config.timeouts.first_byte_s)
+        parsed, mover = exchange.parsed, exchange.mover
         self.injected_usage = parsed.usage_edit is not None and plane.wants_usage(parsed.model)
         command = self._command
         as_it_came = command.model == parsed.model and command.logprobs and not command.max_tokens
-        if as_it_came and not self.injected_usage:
+        if as_it_came and not self.injected_usage and mover is None:
             body = exchange.body
             connection.send(self, exchange.upstream_head(target, self.id, len(body)), body)
             return
@@ -384,7 +411,13 @@ class Attempt:
             self.drop()
             exchange.refuse(edited.status, edited.code, edited.message, param=edited.param)
             return
+        if mover is not None:
+            edited = mover.begin(target, edited)
         connection.send_pieces(self, exchange.upstream_head(target, self.id, sum(map(len, edited))), edited)
+
+    def _wait(self, seconds: float) -> None:
+        """Something is expected within this time."""
+        self._exchange.wait(seconds)
 
     def _moment_passed(self, relay: Relay) -> None:
         if relay is self._relay and self._state == STREAMING:

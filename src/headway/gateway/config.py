@@ -74,6 +74,21 @@ class Batching(msgspec.Struct, frozen=True):
     max: int = 32
 
 
+class Moving(msgspec.Struct, frozen=True):
+    """Requests that may be moved while they run: those of `models`, of all if it is empty.
+
+    `hold_s`, `hold_bytes`: how much of the source's stream may wait for the cut; `warm_s`: how long the target may take
+    to read what there is before that. `keepalive_s`: how often a client whose stream waits gets a comment, 0: never.
+    """
+
+    models: frozenset[str] = frozenset()
+    non_streaming: bool = False
+    hold_s: float = 2.0
+    hold_bytes: int = 256 * 1024
+    warm_s: float = 30.0
+    keepalive_s: float = 0.0
+
+
 class GatewayConfig(msgspec.Struct, frozen=True):
     """Everything the data plane needs to know, but the brain."""
 
@@ -99,4 +114,5 @@ class GatewayConfig(msgspec.Struct, frozen=True):
     inject_usage: str = "learn"  # never | learn (until the model's bytes-per-token ratio is known) | always
     progress_tick_s: float = 0.05
     backlog: int = 1024
+    moving: Moving | None = None
     batching: dict[str, Batching] = {}  # by the model's name as clients write it

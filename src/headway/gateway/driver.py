@@ -13,8 +13,10 @@ from headway.core.commands import (
     Abort,
     Command,
     Dispatch,
+    Evict,
     Hold,
     LevelChanged,
+    Migrate,
     Probe,
     Record,
     Recorded,
@@ -46,6 +48,8 @@ class Body(Protocol):
     def reject(self, command: Reject) -> None: ...
     def relay(self, command: Relay) -> None: ...
     def abort(self, attempt: AttemptId, reason: str) -> None: ...
+    def migrate(self, command: Migrate) -> None: ...
+    def evict(self, command: Evict) -> None: ...
 
 
 class Advancing(Protocol):
@@ -96,6 +100,8 @@ class Driver:
             Hold: self._on_request("hold"),
             Reject: self._on_request("reject"),
             Relay: self._on_request("relay"),
+            Migrate: self._on_request("migrate"),
+            Evict: self._evict,
             Abort: self._abort,
             SetTimer: self._set_timer,
             Probe: self._ask_probe,
@@ -166,9 +172,17 @@ class Driver:
         return perform
 
     def _abort(self, command: Abort) -> None:
-        exchange = self.exchanges.get(RequestId(command.attempt_id.rpartition("-")[0]))
+        exchange = self._of(command.attempt_id)
         if exchange is not None:
             exchange.abort(command.attempt_id, command.reason)
+
+    def _evict(self, command: Evict) -> None:
+        exchange = self._of(command.attempt_id)
+        if exchange is not None:
+            exchange.evict(command)
+
+    def _of(self, attempt: AttemptId) -> Body | None:
+        return self.exchanges.get(RequestId(attempt.rpartition("-")[0]))
 
     def _set_timer(self, command: SetTimer) -> None:
         earlier = self._timers.pop(command.timer, None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from headway.core.commands import Dispatch, Hold, Reject, Relay
+from headway.core.commands import Dispatch, Evict, Hold, Migrate, Reject, Relay
 from headway.core.events import RequestArrived, RequestCancelled
 from headway.core.ids import AttemptId
 from headway.core.outcome import OutcomeKind
@@ -18,6 +18,7 @@ from headway.gateway.counting import counted
 from headway.gateway.head import RequestHead, ResponseHead
 from headway.gateway.headers import LEVEL_HEADER, Disclosed, trusted_forwarded_lines
 from headway.gateway.intake import request_info, unknown
+from headway.gateway.mover import Mover
 from headway.gateway.notes import Notes
 from headway.gateway.outlet import Outlet
 from headway.gateway.plane import Plane
@@ -65,7 +66,8 @@ class Exchange:
     """One request."""
 
     __slots__ = (
-        "_attempt", "_client", "_disclosed", "_head", "_state", "body", "notes", "outlet", "parsed", "plane", "ticket",
+        "_attempt", "_client", "_disclosed", "_head", "_state", "body", "mover", "notes", "outlet", "parsed", "plane",
+        "ticket",
     )  # fmt: skip
 
     parsed: Body
@@ -77,7 +79,8 @@ class Exchange:
         self.notes = notes
         self.ticket = ticket
         self.body = body
-        self.outlet = Outlet(client.transport)
+        self.mover: Mover | None = None
+        self.outlet: Outlet = Outlet(client.transport)
         self._client = client
         self._head = head
         self._state = DECIDING
@@ -112,9 +115,13 @@ class Exchange:
             return
         else:
             self.parsed = parsed = unknown(parsed)
+        if plane.ways and parsed.stream and plane.may_move(parsed, self.body, self._head.path):
+            self.mover = mover = Mover(self, self._head, self._client.transport)
+            self.outlet = mover.spool
         ticket.asked_at = at = now()
         plane.driver.exchanges[ticket.request_id] = self
-        plane.driver.post(RequestArrived(at, request_info(parsed, notes, ticket.request_id, len(self.body), at)))
+        size, resumable = len(self.body), self.mover is not None
+        plane.driver.post(RequestArrived(at, request_info(parsed, notes, ticket.request_id, size, at, resumable)))
         if self._state == DECIDING:
             self.wait(UNANSWERED_S)
 
@@ -136,11 +143,15 @@ class Exchange:
         """The client reads slower than the engine writes."""
         if self._attempt is not None:
             self._attempt.pause()
+        if self.mover is not None:
+            self.mover.pause()
 
     def resume(self) -> None:
         """The client caught up."""
         if self._attempt is not None:
             self._attempt.resume()
+        if self.mover is not None:
+            self.mover.resume()
 
     def expired(self, at: float) -> None:
         """The deadline passed: the attempt knows whether that is so."""
@@ -174,8 +185,11 @@ class Exchange:
             self._attempt.release()
         self.ticket.attempted(command.replica_id, now())
         self._disclosed = command.disclosed
-        self._attempt = attempt = Attempt(self, command, self.outlet)
-        attempt.start()
+        if command.resumes and self.mover is not None:
+            self._attempt = self.mover.resumed(command)
+        else:
+            self._attempt = Attempt(self, command, self.outlet)
+        self._attempt.start()
 
     def hold(self, command: Hold) -> None:
         """Wait; the client is watched meanwhile, and told where it stands if it asked for that."""
@@ -207,8 +221,20 @@ class Exchange:
         if not attempt.go_on():
             self.refuse(*attempt.excuse())
 
+    def migrate(self, command: Migrate) -> None:
+        """Let another replica go on with it, if it can be."""
+        if self.mover is not None:
+            self.mover.migrate(command, self._attempt)
+
+    def evict(self, command: Evict) -> None:
+        """Take it away from its engine, to go on later."""
+        if self.mover is not None and self._attempt is not None and self._attempt.id == command.attempt_id:
+            self.mover.evict(self._attempt)
+
     def abort(self, attempt: AttemptId, reason: str) -> None:
         """It waits in vain; do not wait out its silence."""
+        if self.mover is not None and self.mover.aborted(attempt):
+            return
         if self._attempt is None or self._attempt.id != attempt:
             return
         if reason in WITHDRAWN:
@@ -221,6 +247,24 @@ class Exchange:
     def wait(self, seconds: float) -> None:
         """Something is expected within this time."""
         self._client.deadline = self.plane.sweeper.now + seconds
+
+    @property
+    def source(self) -> Attempt | None:
+        """The attempt that the request depends on."""
+        return self._attempt
+
+    def counts(self, attempt: Attempt) -> bool:
+        """Whether this is the attempt that the request depends on."""
+        return self._attempt is attempt
+
+    def take(self, attempt: Attempt) -> None:
+        """This attempt is the one that counts from now on."""
+        self._attempt = attempt
+        self.ticket.replica = attempt.replica
+        self.ticket.attempts += 1
+        self.wait(self.plane.config.timeouts.idle_s)
+        if self._client.paused:
+            attempt.pause()
 
     def lead(self, target: Target) -> bytes:
         """The head for an engine, but for the lines that differ from request to request."""
@@ -293,7 +337,7 @@ class Exchange:
         if self._attempt is not None:
             self._attempt.settle(OutcomeKind.CANCELLED, True, message)
         if self.outlet.begun:
-            self.outlet.write(sse_error(message, code, status))
+            self.outlet.say(sse_error(message, code, status))
             self._client.cutting = True
             self._finish("server_error", code)
             return
@@ -329,5 +373,7 @@ class Exchange:
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             attempt.release()
+        if self.mover is not None:
+            self.mover.over()
         self.plane.book(ticket, account, outlet.status or 499, code, outlet.sent_bytes)
         self._client.exchange_ended()

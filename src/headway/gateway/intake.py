@@ -19,7 +19,7 @@ def unknown(parsed: Body) -> Body:
     return msgspec.structs.replace(parsed, model=without_secrets(parsed.model))
 
 
-def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: float) -> RequestInfo:
+def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: float, resumable: bool) -> RequestInfo:
     """The facts for the brain; `size` is that of the body. A session header wins over what the body names."""
     return RequestInfo(
         request,
@@ -36,7 +36,7 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: 
         at + notes.patience_s if notes.patience_s else None,
         parsed.stream,
         parsed.generates,
-        parsed.resumable,
+        resumable,
         notes.precision_floor,
         parsed.fingerprint,
         notes.policy,

@@ -47,6 +47,10 @@ class Outlet:
         else:
             self._transport.write(data)
 
+    def say(self, data: bytes) -> None:
+        """Write words of our own."""
+        self.write(data)
+
     def finish(self) -> None:
         """End the body cleanly."""
         if self._chunked:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 from headway.core.commands import LevelChanged
 from headway.core.ids import RequestId
+from headway.engines.base import NOWHERE
+from headway.engines.continuation import UNSUPPORTED, Continuation
 from headway.gateway.batching import Batcher
 from headway.gateway.config import GatewayConfig
 from headway.gateway.counting import Counter
@@ -25,6 +27,8 @@ from headway.gateway.upstream import Pool
 from headway.runtime.clock import now
 from headway.telemetry import Telemetry
 from headway.telemetry.access import Access, Account
+from headway.wire.body import Body
+from headway.wire.splice import Octets
 
 if TYPE_CHECKING:
     from headway.gateway.protocol import ClientConnection
@@ -59,6 +63,8 @@ class Plane:
         self.unanswered = 0
         self.usage_reports: dict[str, int] = {}
         self.levels: dict[str, int] = {}
+        self.ways: dict[str, list[Continuation]] = {}  # model -> how its engines go on; empty while nothing may move
+        self.pinned: dict[str, int] = {}
         self.counters: Mapping[str, Counter] = {}
         self.hints = Hints(lambda request: self.driver.prospect(request), config.hints_period_s)
         self.driver: Driver
@@ -89,6 +95,16 @@ class Plane:
         if model in self.models:
             self.usage_reports[model] = self.usage_reports.get(model, 0) + 1
 
+    def may_move(self, parsed: Body, body: Octets, path: str) -> bool:
+        """Whether a request may go on elsewhere once it runs. Counts why not."""
+        why = parsed.pinned
+        if not why:
+            whys = [way.pinned(body, parsed, path) for way in self.ways.get(parsed.model, ())]
+            why = "" if "" in whys else whys[0] if whys else UNSUPPORTED
+        if why:
+            self.pinned[why] = self.pinned.get(why, 0) + 1
+        return not why
+
     def level_changed(self, entry: LevelChanged) -> None:
         """A model's service is degraded further, or less: `levels` holds those above 0, for response headers."""
         if entry.level:
@@ -107,6 +123,19 @@ class Plane:
         specs = {replica: target.spec for replica, target in self.pool.targets.items()}
         self.models = frozenset(name for spec in specs.values() for name in (spec.serves or (spec.model,)) if name)
         self.model_list.set_replicas(specs)
+        self.ways = self._ways()
+
+    def _ways(self) -> dict[str, list[Continuation]]:
+        """How the engines of each model go on with what others began, where that is wanted and there is a way."""
+        moving = self.config.moving
+        ways: dict[str, list[Continuation]] = {}
+        for target in self.pool.targets.values() if moving is not None else ():
+            if target.dialect is not None and (way := target.dialect.continuation) != NOWHERE:
+                for name in target.spec.serves or (target.spec.model,):
+                    if way not in ways.setdefault(name, []):
+                        ways[name].append(way)
+        wanted = moving.models if moving is not None else frozenset()
+        return {name: found for name, found in ways.items() if not wanted or name in wanted}
 
     def open(self, notes: Notes) -> Access:
         """A request began."""

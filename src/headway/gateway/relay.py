@@ -70,6 +70,10 @@ class Boss(Protocol):
         """Whether an error about memory may repeat what the client said."""
         ...
 
+    def may_go_on(self) -> bool:
+        """Whether the request could go on elsewhere if this attempt ended now."""
+        ...
+
 
 def facts_of(answer: Answer) -> Facts:
     """What a JSON answer said about itself."""
@@ -139,6 +143,11 @@ class PlainRelay:
     def left(self) -> OutcomeKind:
         """How the attempt ended if the client leaves now."""
         return OutcomeKind.CLIENT_CLOSED
+
+    @property
+    def ending(self) -> bool:
+        """Whether all was said that matters, though the response has not ended yet."""
+        return self.complete
 
     def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
         """The last words of a response that is cut: only event streams can carry any."""
@@ -305,6 +314,8 @@ class StreamRelay(_Holding):
         if scanner.aborted and not self._verbatim:
             self._cut_at_abort(data)
             return
+        if scanner.error is not None and self._fails_over(data):
+            return
         if self._stripper is not None:
             data = self._stripper.feed(data)
         if data:
@@ -362,6 +373,11 @@ class StreamRelay(_Holding):
             return in_band_kind(self._scanner.error_status)
         return OK if self._scanner.done else OutcomeKind.CLIENT_CLOSED
 
+    @property
+    def ending(self) -> bool:
+        """Whether its last word was said."""
+        return self._scanner.complete
+
     def farewell(self, kind: OutcomeKind, detail: str) -> bytes:
         """An error event, after the end of the event that may have been broken off."""
         status = 504 if kind in TIMEOUTS else 502
@@ -411,6 +427,18 @@ class StreamRelay(_Holding):
             self.boss.commit(data, reframe=self._stripper is not None)
         elif data:
             self.outlet.write(data)
+
+    def _fails_over(self, data: bytes) -> bool:
+        """An error of the engine's in the middle of a stream ends the stream; unless the request can go on elsewhere:
+        then the error is not for the client."""
+        kind = in_band_kind(self._scanner.error_status)
+        if kind is OutcomeKind.CLIENT_ERROR or not self.boss.may_go_on():
+            return False
+        start = max(0, data.rfind(b"data:", 0, data.find(b'"error"')))
+        self._held, self._line = [data[:start]] if start else [], b""
+        self._release()
+        self.boss.broken(kind, "the engine said an error within the stream")
+        return True
 
     def _cut_at_abort(self, data: bytes) -> None:
         """Pass on what precedes the abort (or the rest of its event, if that has begun to pass), then apologise."""

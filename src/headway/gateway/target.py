@@ -49,10 +49,24 @@ class Target:
         """What the head that goes upstream begins with: exactly one Host, at most one credential. Still to come are
         the lines that differ from request to request: id, framing, forwarding."""
         host = head.authority if self._preserve_host and head.authority else self._authority
-        fixed = self._fixed
-        if self._forward:
-            for name, written in _CREDENTIALS:
-                if value := head.fields.get(name):
-                    fixed += b"\r\n%b: %b" % (written, value)
+        fixed = self._fixed + (self._shown(head) if self._forward else b"")
         line = (head.method.encode(), self._prefix, head.target, host, head.rest, fixed)
         return b"%b %b%b HTTP/1.1\r\nHost: %b%b%b" % line
+
+    def post(self, head: RequestHead, path: str, name: str, length: int) -> bytes:
+        """The head of a JSON request of ours, made on behalf of a client's."""
+        fixed = self._fixed + (self._shown(head) if self._forward else b"")
+        line = (self._prefix, path.encode(), self._authority, fixed, name.encode(), length)
+        return (
+            b"POST %b%b HTTP/1.1\r\nHost: %b%b\r\nContent-Type: application/json\r\nX-Request-Id: %b\r\n"
+            b"Content-Length: %d\r\n\r\n" % line
+        )
+
+    def towards(self, whole: bytes, path: str) -> bytes:
+        """A head for this replica, with another path in its first line."""
+        return b"POST %b%b%b" % (self._prefix, path.encode(), whole[whole.index(b" HTTP/1.1\r\n") :])
+
+    def _shown(self, head: RequestHead) -> bytes:
+        """The credentials that the client showed us."""
+        found = [(written, value) for name, written in _CREDENTIALS if (value := head.fields.get(name))]
+        return b"".join([b"\r\n%b: %b" % pair for pair in found])

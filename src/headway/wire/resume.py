@@ -128,6 +128,23 @@ class Tape:
         """Forget the ids from here on: another replica generates from there. What was sent stays sent."""
         del self.ids[count:]
 
+    def fork(self) -> "Tape":
+        """Another that has heard the same, and may be told something else from now on."""
+        other = Tape()
+        other.ids = self.ids.copy()
+        other.prompt_ids = self.prompt_ids
+        other.finish_reason = self.finish_reason
+        other.error = self.error
+        other.done = self.done
+        other.opened = self.opened
+        other.reported = self.reported
+        other.prompt_tokens = self.prompt_tokens
+        other.pinned = self.pinned
+        other.sample = self.sample
+        other.steps = self.steps
+        other._text = self.text
+        return other
+
     def replay_prefix(self, detokenise: Callable[[Sequence[int]], str], hold: int = 0, back: int = 0) -> Cut:
         """The cut, where ids are told and a detokeniser is at hand. `hold`, `back`: see `search`."""
         search = self.search(hold, back)
