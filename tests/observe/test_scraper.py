@@ -20,6 +20,8 @@ from tests.observe.test_pace import Middle
 from tests.runtime.servers import Reply, Served, serving
 
 Run = Callable[[Any], Any]
+MOMENT_S = 0.002
+"""The loop's timers count whole milliseconds, and may be early by one."""
 MIB = 1024 * 1024
 
 
@@ -64,9 +66,9 @@ def test_a_sample_bears_the_time_it_was_asked_for(run: Run) -> None:
     assert (first.running, first.epoch, second.running, second.epoch) == (3, 1, 4, 2)
     assert before <= first.taken_at <= second.taken_at
     event = log.events[1]
-    assert event.at - second.taken_at >= 0.03
+    assert event.at - second.taken_at >= 0.03 - MOMENT_S
     assert results == [True, True]
-    assert scraper.took_s >= 0.03
+    assert scraper.took_s >= 0.03 - MOMENT_S
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_a_sample_says_when_the_next_is_due(run: Run) -> None:
     _, log, _ = scraping(run, [answers(slow), answers(slow)], config=config)
     first, second = (sample.interval_s or 0.0 for sample in log.samples)
     assert first == 0.01, "one slow answer may be our own hiccup"
-    assert 0.2 <= second < 5.0
+    assert 4.0 * (0.05 - MOMENT_S) <= second < 5.0
 
 
 def test_new_facts_about_the_replica_hold_from_the_next_scrape(run: Run) -> None:
