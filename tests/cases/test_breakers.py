@@ -5,6 +5,7 @@ request, and then with few.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator
 
@@ -148,9 +149,10 @@ async def test_flapping_is_not_noticed(house: House) -> None:
         while not ended:
             await house.engine.stop()
             await asyncio.sleep(0.125)
-            await house.engine.start()
+            with contextlib.suppress(OSError):  # a connection of somebody else's may have got its port: later, then
+                await house.engine.start()
+                flaps += 1
             await asyncio.sleep(0.125)
-            flaps += 1
 
     flapping = asyncio.ensure_future(flap())
     answers = await steadily(house, 100.0, rounds(100, 5))
