@@ -77,8 +77,9 @@ class House:
         self.telemetry = Telemetry(access_log=self.booked.append)
         self.config = config
         self.deaf: set[ReplicaId] = set()  # replicas whose probes are not answered
+        self.brain = Brain(brain, headroom.PLUGIN.factory(headroom.PLUGIN.config()), random.Random(SEED))
         self.gateway = Gateway(
-            Brain(brain, headroom.PLUGIN.factory(headroom.PLUGIN.config()), random.Random(SEED)),
+            self.brain,
             config,
             {"vllm": vllm.PLUGIN.factory(vllm.PLUGIN.config())},
             self.telemetry,

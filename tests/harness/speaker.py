@@ -6,6 +6,7 @@ here: saying it, at a pace, and failing on the way as a test wants. The tokens a
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +27,7 @@ class Trouble:
 
 
 WAYS = ("rst", "fin", "last", "hang", "abort", "error", "early")
-"""RST; FIN; the last chunk too early; silence; a finish reason "abort"; an error event; a status 503 before anything."""
+"""RST; FIN; the last chunk too early; silence; finish reason "abort"; an error event; a status 503 before anything."""
 
 
 @lru_cache(4096)
@@ -36,8 +37,8 @@ def said(path: str, body: bytes, name: str) -> bytes:
 
 
 class Speaker:
-    """Scripts of one engine. `trouble(seen)` says whether and how an answer fails; `sent` is called after each piece
-    with the request and how much of its stream is out. `piece`: bytes at a time, `gap_s` between them."""
+    """Scripts of one engine. `trouble(seen)` says whether and how an answer fails; `sent(seen)` is called after each
+    piece. `piece`: bytes at a time, `gap_s` between them."""
 
     def __init__(
         self,
@@ -45,11 +46,13 @@ class Speaker:
         trouble: Callable[[Seen], Trouble | None] = lambda _seen: None,
         piece: Callable[[], int] = lambda: 0,
         gap_s: float = 0.0,
+        sent: Callable[[Seen], None] = lambda _seen: None,
     ) -> None:
         self.name = name
         self.trouble = trouble
         self.piece = piece
         self.gap_s = gap_s
+        self.sent = sent
 
     def paths(self) -> dict[str, Script]:
         """All that this engine answers."""
@@ -73,6 +76,7 @@ class Speaker:
         await connection.send(scripts.STREAM_HEAD)
         for piece in self._pieces(data if trouble is None else data[: trouble.at]):
             await connection.send(scripts.chunk(piece))
+            self.sent(seen)
             if connection.gone.is_set() or (self.gap_s and await connection.pause(self.gap_s)):
                 return
         if trouble is None:
@@ -85,7 +89,7 @@ class Speaker:
         size = self.piece()
         if size:
             return [data[at : at + size] for at in range(0, len(data), size)]
-        return [event + b"\n\n" for event in data.split(b"\n\n") if event]
+        return re.findall(rb"(?s).+?(?:\n\n|$)", data)
 
     async def _fail(self, trouble: Trouble, data: bytes, connection: Connection) -> None:
         whole = data.rfind(b"\n\n", 0, trouble.at) + 2 == trouble.at or trouble.at == 0

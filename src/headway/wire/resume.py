@@ -54,13 +54,13 @@ class Tape:
     only choice, "" while it goes on; `error`: the stream said that it failed; `done`: `[DONE]` came; `opened`:
     something was said, if only the role; `reported`: the largest count of completion tokens in a usage; `prompt_tokens`
     as usage or ids tell, 0 before; `pinned`: something was seen that cannot be continued, one word; `steps`: events
-    that said something, about as many as tokens.
+    that said something, about as many as tokens; `totalled`: the usage of the whole answer was told.
     `sample`: the last event that said something without ending, which shows how this engine writes.
     """
 
     __slots__ = (
         "_parts", "_text", "done", "error", "finish_reason", "ids", "opened", "pinned", "prompt_ids", "prompt_tokens",
-        "reported", "sample", "steps",
+        "reported", "sample", "steps", "totalled",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -75,6 +75,7 @@ class Tape:
         self.pinned = ""
         self.sample = b""
         self.steps = 0
+        self.totalled = False
         self._text = ""
         self._parts: list[str] = []
 
@@ -110,6 +111,8 @@ class Tape:
             self.error = True
             return
         if chunk.usage is not None:
+            ends = not chunk.choices or bool(chunk.choices[0].finish_reason and not self.reported)
+            self.totalled = self.totalled or ends
             self.reported = max(self.reported, chunk.usage.completion_tokens)
             self.prompt_tokens = chunk.usage.prompt_tokens or self.prompt_tokens
         self._prompt(chunk.prompt_token_ids)
@@ -142,6 +145,7 @@ class Tape:
         other.pinned = self.pinned
         other.sample = self.sample
         other.steps = self.steps
+        other.totalled = self.totalled
         other._text = self.text
         return other
 

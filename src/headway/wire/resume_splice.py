@@ -78,10 +78,10 @@ class Splicer:
     def close(self) -> bytes:
         """What ends the client's stream when nothing more is needed of the engine: usage, if asked for, `[DONE]`."""
         usage = b""
-        if self._manner.usage:
+        if self._manner.usage and not self._tape.totalled:
             counts = {"prompt_tokens": self._prompt_tokens, "completion_tokens": len(self._tape.ids) or self._count()}
             usage = _written(self._headed({"choices": [], "usage": _totalled(counts)}))
-        self.done = True
+        self.done = self._tape.done = True
         return usage + DONE
 
     def finish(self, reason: str) -> bytes:
@@ -97,7 +97,7 @@ class Splicer:
         if self.failed or self.done or self.cut_short:
             return b""
         if data == b"[DONE]":
-            self.done = True
+            self.done = self._tape.done = True
             return DONE
         try:
             event: Event = msgspec.json.decode(data)
@@ -168,6 +168,7 @@ class Splicer:
         usage = event.get("usage")
         if not usage or not self._manner.usage:
             return b""
+        self._tape.totalled = True
         return _written(self._headed({**event, "usage": self._summed(event)}))
 
     def _summed(self, event: Event) -> Event:
@@ -195,6 +196,7 @@ class Splicer:
         if event.get("usage"):
             if self._manner.running_usage or (self._manner.usage and not self._chat):
                 made["usage"] = self._summed(event)
+                self._tape.totalled |= bool(choice.get("finish_reason")) and not self._manner.running_usage
             else:
                 del made["usage"]
         return self._headed(made)

@@ -1,0 +1,106 @@
+"""Moves, evictions, deaths, failing targets and leaving clients at random bytes: nothing is lost, doubled or reordered.
+
+Each answer is compared with that of an undisturbed run. 100,000 disturbances with HEADWAY_SOAK=1.
+"""
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from headway.core.ids import RequestId
+from tests.cases.house import House, case, rounds
+from tests.cases.moves import HASTY, PATIENT, QUEUE, move, obey, plain, speak, undisturbed, wish
+from tests.harness import scripts
+from tests.harness.client import request
+from tests.harness.engine import Seen
+from tests.harness.speaker import MODEL, WAYS, Trouble
+from tests.wire.engine import CHAT, COMPLETIONS
+
+AT_ONCE = 16
+USAGES: tuple[dict[str, Any], ...] = (
+    {},
+    {"stream_options": {"include_usage": True}},
+    {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+)
+
+
+class Storm:
+    """Disturbs every attempt at a random place, and counts what came of it."""
+
+    def __init__(self, house: House, seed: int) -> None:
+        self.house = house
+        self.rng = random.Random(seed)
+        self.tally: Counter[str] = Counter()
+        self._orders: dict[str, list[int]] = {}
+
+    def trouble(self, seen: Seen) -> Trouble | None:
+        """Whether an attempt fails."""
+        rng = self.rng
+        attempt = seen.request.get("x-request-id")
+        self._orders.setdefault(attempt, sorted(rng.randrange(300, 16_000) for _ in range(rng.randrange(3))))
+        if rng.random() < 0.75:
+            return None
+        way = rng.choices(WAYS, (6, 6, 3, 1, 6, 6, 3))[0]
+        self.tally[f"engine: {way}"] += 1
+        return Trouble(rng.randrange(14_000), way)
+
+    def sent(self, seen: Seen) -> None:
+        """An attempt's stream grew: it may be time for an order."""
+        orders = self._orders.get(seen.request.get("x-request-id"), [])
+        if orders and seen.wrote > orders[0]:
+            orders.pop(0)
+            evict = self.rng.random() < 0.3
+            self.tally["order: evict" if evict else "order: move"] += 1
+            request = RequestId(seen.request.get("x-request-id").rpartition("-")[0])
+            move(self.house, request, QUEUE) if evict else move(self.house, request)
+
+    async def one(self, number: int) -> None:
+        """One client."""
+        rng = self.rng
+        path = rng.choice((CHAT, COMPLETIONS))
+        body = wish(path, max_tokens=rng.randrange(20, 70), **rng.choice(USAGES))
+        expected = undisturbed(path, body)
+        leaves = rng.randrange(300, 20_000) if rng.random() < 0.15 else 0
+        async with self.house.client() as client:
+            if leaves:
+                await client.send(request(path, body))
+                while len(client.received) < leaves and not client.received.endswith(scripts.LAST_CHUNK):
+                    await client.read_bytes(len(client.received) + 1)
+                self.tally["client: left"] += 1
+                return
+            answer = await client.ask(path, body)
+        got = plain(answer.body)
+        if got == expected:
+            self.tally["answer: whole"] += 1
+        elif answer.status != 200:
+            self.tally[f"answer: {answer.status}"] += 1
+        else:
+            whole, _, error = got.rpartition(b"data: ")
+            assert error.startswith(b'{"error":'), (number, answer.error, got[-600:])
+            assert expected.startswith(whole.rstrip(b"\n")), (number, got[-900:], expected[len(whole) - 500 :][:900])
+            self.tally["answer: broken off"] += 1
+
+
+@pytest.mark.slow
+@case(*(scripts.stream(1),) * 3, config=HASTY, brain=PATIENT, model=MODEL)
+async def test_nothing_is_lost_doubled_or_reordered(house: House) -> None:
+    storm = Storm(house, 7)
+    obey(house)
+    pieces = random.Random(3)
+    sizes = (0, 0, 0, 1400, 333, 100)
+    speak(house, trouble=storm.trouble, sent=storm.sent, gap_s=0.0005, piece=lambda: pieces.choice(sizes))
+    total, numbers = rounds(40_000, 300), iter(range(10**9))
+
+    async def client() -> None:
+        while (number := next(numbers)) < total:
+            await storm.one(number)
+
+    await asyncio.gather(*(client() for _ in range(AT_ONCE)))
+    outcomes = {name: house.count("headway_attempts_total", outcome=name) for name in ("migrated", "evicted")}
+    sys.stdout.write(f"{dict(sorted(storm.tally.items())) | outcomes}\n")
+    assert storm.tally["answer: whole"] > 0.7 * total
+    assert outcomes["migrated"] > 0.2 * total
