@@ -42,6 +42,7 @@ class Boss:
         self.advanced = False
         self.injected_usage = injected_usage
         self.quotes = False
+        self.goes_on = False
         self.given = b""
         self.said: list[object] = []
 
@@ -68,6 +69,9 @@ class Boss:
 
     def may_be_quoted(self) -> bool:
         return self.quotes
+
+    def may_go_on(self) -> bool:
+        return self.goes_on
 
 
 def head(status: int = 200, media: str = "text/event-stream", lines: str = "") -> ResponseHead:

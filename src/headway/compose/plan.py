@@ -11,14 +11,14 @@ from headway.compose.keyfile import read as read_keys
 from headway.compose.load import near, read_secret
 from headway.compose.recipe import Recipe, from_settings
 from headway.compose.registry import Registry
-from headway.compose.settings import TIERS, Replica, Settings, TenantLimits
+from headway.compose.settings import TIERS, Migration, Replica, Settings, TenantLimits
 from headway.compose.source import Problem, SettingsError
 from headway.compose.tls import client_context, server_context
 from headway.coordinate.static import AUTO, Entry
 from headway.coordinate.validate import Refused, replica_url
 from headway.core.tenant import Tenant, Tier
 from headway.engines.base import Dialect
-from headway.gateway.config import Batching, Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
+from headway.gateway.config import Batching, Cors, GatewayConfig, Limits, Moving, Timeouts, UpstreamAuth
 from headway.gateway.counting import Counter
 
 
@@ -104,6 +104,12 @@ def _entry(replica: Replica, index: int, dialects: Mapping[str, Dialect]) -> Ent
     return Entry(url=url, **stated)
 
 
+def _moving(section: Migration) -> Moving | None:
+    if not section.enabled:
+        return None
+    return Moving(frozenset(section.models), section.hold_s, Moving().hold_bytes, section.warm_s, section.keepalive_s)
+
+
 def _gateway(settings: Settings, keys: dict[str, str], common: str) -> GatewayConfig:
     listen, upstream, requests = settings.listen, settings.upstream, settings.requests
     return GatewayConfig(
@@ -123,6 +129,7 @@ def _gateway(settings: Settings, keys: dict[str, str], common: str) -> GatewayCo
         deadline_header=requests.deadline_header.lower(),
         hints_header=requests.hints_header.lower(),
         batching={model: Batching(**merged.model_dump()) for model, merged in settings.batching.items()},
+        moving=_moving(settings.migration),
         priority_header=requests.priority_header.lower(),
         policy_header=requests.policy_header.lower(),
         precision_header=requests.precision_header.lower(),

@@ -56,6 +56,7 @@ def _brain(settings: Settings) -> dict[str, Any]:
         "health": {"warm_up": settings.observe.warm_up},
         "scheduler": {"rollout_per_minute": settings.rollout_per_minute},
         "affinity": settings.affinity.model_dump(),
+        "migration": settings.migration.model_dump(include={"enabled", "strategy", "dry_run"}),
         **_degradation(settings.degradation),
     }
     for name, section in settings.brain.items():

@@ -10,18 +10,20 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from headway.compose.keyfile import NAME
-from headway.core.constants import AffinityConfig, BurstConfig, DegradeConfig, RestartConfig
+from headway.core.constants import AffinityConfig, BurstConfig, DegradeConfig, MigrationConfig, RestartConfig
 from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import INFERENCE_PATHS
 from headway.gateway.config import Batching as _Batching
 from headway.gateway.config import Cors as _Cors
 from headway.gateway.config import GatewayConfig as _Gateway
 from headway.gateway.config import Limits as _Limits
+from headway.gateway.config import Moving as _Moving
 from headway.gateway.config import Timeouts as _Timeouts
 
 _L, _T, _C, _G, _M = _Limits(), _Timeouts(), _Cors(), _Gateway(), _Batching()
 _N = Tenant("")
 _D, _B, _X, _F = DegradeConfig(), BurstConfig(), RestartConfig(), AffinityConfig()
+_V, _W = _Moving(), MigrationConfig()
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -359,6 +361,34 @@ class Degradation(Section):
         return self
 
 
+class Migration(Section):
+    """Moving requests while they run: out of full replicas, away for urgent ones, off replicas that drain or die."""
+
+    enabled: bool = Field(
+        default=_W.enabled,
+        description="Whether it is done. Streams of chats and completions then ask engines for token ids, which "
+        "clients do not see; docs/migration.md says which requests can move.",
+    )
+    models: list[str] = Field(default=[], description="Models whose requests may move; empty: all.")
+    strategy: Literal["balanced", "latency", "throughput", "plain"] = Field(
+        default="balanced",
+        description="What is worth a move: see docs/migration.md. plain: never balance, only evict what matters least.",
+    )
+    dry_run: bool = Field(
+        default=_W.dry_run, description="Only report which moves would be made; dead replicas' requests still go on."
+    )
+    hold_s: Seconds = Field(
+        default=_V.hold_s, le=30, description="How long a stream may be held back for the moment it changes replicas."
+    )
+    warm_s: Seconds = Field(
+        default=_V.warm_s, description="How long the other replica may take to read what there is before that."
+    )
+    keepalive_s: SecondsOrZero = Field(
+        default=_V.keepalive_s,
+        description="A client whose stream waits for a replica gets a comment this often; 0: it does not.",
+    )
+
+
 class Batching(Section):
     """How requests for one model are merged into calls. Not needed for engines that batch by themselves."""
 
@@ -421,6 +451,7 @@ class Settings(Section):
     observe: Observe = Observe()
     affinity: Affinity = Affinity()
     degradation: Degradation = Degradation()
+    migration: Migration = Migration()
     logging: Logging = Logging()
     tokenizers: dict[str, Path] = Field(
         default={},

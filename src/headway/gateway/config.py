@@ -82,7 +82,6 @@ class Moving(msgspec.Struct, frozen=True):
     """
 
     models: frozenset[str] = frozenset()
-    non_streaming: bool = False
     hold_s: float = 2.0
     hold_bytes: int = 256 * 1024
     warm_s: float = 30.0

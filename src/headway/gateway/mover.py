@@ -226,6 +226,7 @@ class Mover:
         """The target goes on, and these are its first bytes: from now on the client hears it."""
         exchange, source = self._exchange, None
         at = now()
+        exchange.plane.telemetry.moves.gap("cut" if target is self._target else "resumed", at - self._since)
         self._disarm()
         tokens = self.tape.generated
         if target is self._target:

@@ -64,7 +64,6 @@ class Plane:
         self.usage_reports: dict[str, int] = {}
         self.levels: dict[str, int] = {}
         self.ways: dict[str, list[Continuation]] = {}  # model -> how its engines go on; empty while nothing may move
-        self.pinned: dict[str, int] = {}
         self.counters: Mapping[str, Counter] = {}
         self.hints = Hints(lambda request: self.driver.prospect(request), config.hints_period_s)
         self.driver: Driver
@@ -102,7 +101,7 @@ class Plane:
             whys = [way.pinned(body, parsed, path) for way in self.ways.get(parsed.model, ())]
             why = "" if "" in whys else whys[0] if whys else UNSUPPORTED
         if why:
-            self.pinned[why] = self.pinned.get(why, 0) + 1
+            self.telemetry.moves.pinned(why)
         return not why
 
     def level_changed(self, entry: LevelChanged) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 
 import msgspec
 
-from headway.core.commands import Settled
+from headway.core.commands import Moved, Settled
 from headway.core.ids import attempt_id
 from headway.core.view import Decision
 
@@ -24,24 +24,29 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Every attempt of one request, in order."""
+    """Every attempt of one request that was chosen for it, in order, and every step of its moves. An attempt that was
+    begun by a move has no decision of its own: its outcome is in `settled`."""
 
     request_id: str
     attempts: tuple[Explained, ...]
+    moves: tuple[Moved, ...] = ()
+    settled: tuple[Settled, ...] = ()
 
 
 class DecisionLog:
     """The latest decisions and outcomes, kept by count, oldest forgotten first.
 
-    `decided(decision)`, `settled(settled)` and `named((client's id, our id))` are plain appends.
+    `decided(decision)`, `settled(settled)`, `moved(moved)` and `named((client's id, our id))` are plain appends.
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
         self._decisions: deque[Decision] = deque(maxlen=capacity)
         self._outcomes: deque[Settled] = deque(maxlen=capacity)
+        self._moves: deque[Moved] = deque(maxlen=capacity)
         self._names: deque[tuple[str, str]] = deque(maxlen=capacity)
         self.decided = self._decisions.append
         self.settled = self._outcomes.append
+        self.moved = self._moves.append
         self.named = self._names.append
 
     def __len__(self) -> int:
@@ -59,8 +64,9 @@ class DecisionLog:
         if not decisions:
             return None
         outcomes = {entry.attempt_id: entry for entry in self._outcomes if entry.request_id in wanted}
-        attempts = tuple(Explained(d, outcomes.get(attempt_id(d.request_id, d.attempt))) for d in decisions)
-        return Explanation(decisions[0].request_id, attempts)
+        attempts = tuple(Explained(d, outcomes.pop(attempt_id(d.request_id, d.attempt), None)) for d in decisions)
+        moves = tuple(entry for entry in self._moves if entry.request_id in wanted)
+        return Explanation(decisions[0].request_id, attempts, moves, tuple(outcomes.values()))
 
     def latest(self, count: int) -> list[Decision]:
         """The most recent decisions, newest first."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from headway.core.commands import HealthChanged, LevelChanged, Recorded, Settled
+from headway.core.commands import HealthChanged, LevelChanged, Moved, Recorded, Settled
 from headway.core.outcome import OutcomeKind
 from headway.core.view import Decision, FleetSnapshot
 from headway.telemetry.access import ACCOUNTS, Access
@@ -26,6 +26,7 @@ from headway.telemetry.families import (
 from headway.telemetry.fleet import fleet_metrics
 from headway.telemetry.forecasts import Forecasts
 from headway.telemetry.health import tell_of_health, tell_of_level
+from headway.telemetry.moves import Moves
 from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, RequestTally, Table, TenantTally, others
 
 
@@ -48,6 +49,7 @@ class Telemetry:
         self._levels: Table[Counter] = Table(lambda _: Counter())
         self._sheds: Table[Counter] = Table(lambda _: Counter(), limit=64)
         self.forecasts = Forecasts()
+        self.moves = Moves()
         self._tenants: Table[TenantTally] = Table(lambda _: TenantTally(), limit=256)
         self.tenants: frozenset[str] = frozenset()
         self._watched: list[tuple[str, str, str, Callable[[], float]]] = []
@@ -89,6 +91,9 @@ class Telemetry:
         elif type(entry) is LevelChanged:
             self._levels[entry.model, str(entry.level)].value += 1
             tell_of_level(entry)
+        elif type(entry) is Moved:
+            self.decisions.moved(entry)
+            self.moves.moved(entry)
 
     def watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Export a number that is read at each scrape; a counter if its name ends in `_total`, else a gauge."""
@@ -144,6 +149,7 @@ class Telemetry:
         tenant_metrics(page, self._tenants)
         attempt_metrics(page, self._replicas)
         forecast_metrics(page, self.forecasts)
+        self.moves.fill(page)
         for name, kind, documentation, read in self._watched:
             single(page, name, kind, documentation, read())
         if snapshot is not None:

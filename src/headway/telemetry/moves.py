@@ -1,0 +1,65 @@
+"""Moves of running requests, counted: why they were made, what became of them, and what clients noticed."""
+
+from typing import Final
+
+import structlog
+
+from headway.core.commands import Moved
+from headway.telemetry.exposition import Page
+from headway.telemetry.families import counted, single
+from headway.telemetry.tally import Counter, Histogram, Table
+
+log = structlog.get_logger(__name__)
+
+GAP_BOUNDS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 30.0, 120.0)
+"""Around the objective of 50 ms for a cut and of a second for a failover; evicted requests wait longer."""
+
+KINDS: Final = ("cut", "resumed")
+
+STARTS: Final = frozenset({"begun", "failed_over"})
+"""Results that are followed by a prefill at the target."""
+
+LOUD: Final = frozenset({"failed_over", "refused"})
+
+
+class Moves:
+    """All moves so far. `gap` tells how long a client's stream stood still: where it changed replicas ("cut"), or
+    until it went on after its replica was lost or had to be left ("resumed"). `pinned`: requests that cannot move."""
+
+    def __init__(self) -> None:
+        self._results: Table[Counter] = Table(lambda _: Counter(), limit=256)
+        self._pinned: Table[Counter] = Table(lambda _: Counter(), limit=64)
+        self._gaps = {kind: Histogram(GAP_BOUNDS_S) for kind in KINDS}
+        self.replayed = 0
+
+    def moved(self, entry: Moved) -> None:
+        """The brain recorded a step of a move. What an operator asked in vain is counted by that, not by its words."""
+        reason = "operator" if entry.result == "refused" and not entry.target else entry.reason.partition(" (")[0]
+        self._results[reason if len(reason) < 40 else "operator", entry.result].value += 1
+        if entry.result in STARTS:
+            self.replayed += entry.replayed_tokens
+        say = log.info if entry.result in LOUD else log.debug
+        say(
+            f"request {entry.result}", request=entry.request_id, source=entry.source, target=entry.target,
+            reason=entry.reason,
+        )  # fmt: skip
+
+    def gap(self, kind: str, seconds: float) -> None:
+        """A client's stream went on after so long."""
+        self._gaps[kind].observe(seconds)
+
+    def pinned(self, reason: str) -> None:
+        """A request came that will stay where it is sent, and why."""
+        self._pinned[reason,].value += 1
+
+    def fill(self, page: Page) -> None:
+        """The metrics."""
+        text = "Moves of running requests, by why and by what became of them."
+        counted(page, "headway_migrations_total", text, ("reason", "result"), self._results)
+        counted(page, "headway_pinned_requests_total", "Requests that cannot be moved.", ("reason",), self._pinned)
+        text = "Tokens that had to be prefilled again because of moves."
+        single(page, "headway_replayed_tokens_total", "counter", text, self.replayed)
+        name = "headway_migration_gap_seconds"
+        page.family(name, "histogram", "How long streams stood still when they changed replicas.")
+        for kind, histogram in self._gaps.items():
+            page.histogram(histogram.cumulative(), histogram.total, ("kind", kind))
