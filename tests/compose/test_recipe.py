@@ -53,8 +53,8 @@ def test_some_constants_of_the_brain_have_a_setting_of_their_own() -> None:
 
 def test_affinity_has_settings_of_its_own() -> None:
     assert recipe().config.affinity == AffinityConfig()
-    made = recipe("affinity: {spill: 0.9, resume: 0.8, bound: 2}\nbrain: {affinity: {calm: 1}}\n").config.affinity
-    assert made == AffinityConfig(spill=0.9, resume=0.8, bound=2.0, calm=1)
+    made = recipe("affinity: {spill: 0.9, resume: 0.8, bound: 2}\nbrain: {affinity: {spare: 1}}\n").config.affinity
+    assert made == AffinityConfig(spill=0.9, resume=0.8, bound=2.0, spare=1)
     assert not recipe("affinity: {enabled: false}\n").config.affinity.enabled
     with pytest.raises(SettingsError, match=r"resume 0.9 is above spill 0.85"):
         recipe("affinity: {resume: 0.9}\n")

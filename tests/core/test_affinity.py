@@ -1,24 +1,30 @@
 """Where a session keeps to: its owner, the next one while the owner has too much, and the owner again."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headway.core.affinity import Affinity
 from headway.core.constants import AffinityConfig
-from headway.core.view import ReplicaView
-from tests.core.house import request, spec
+from headway.core.ids import ReplicaId
+from headway.core.view import ReplicaView, Speed
+from tests.core.house import demand, request, spec
+from tests.policies.fleet import FAST
 from tests.policies.fleet import view as bare
 
 CONFIG = AffinityConfig()
+HARD = Speed(1.0, 0.0, 0.0, 1000.0, True)
 
 
 def view(name: str, used: float = 0.0, load: int = 0, weight: float = 1.0, **facts: object) -> ReplicaView:
-    """A replica with 100,000 tokens of KV, a share of them used, and so many requests."""
+    """A replica with 100,000 tokens of KV, a share of them used, so many requests, and nothing easy for it."""
     facts.setdefault("kv_capacity_tokens", 100_000)
+    facts.setdefault("speed", HARD)
     made = bare(name, in_flight=load, running=float(load), kv_used_tokens=used * 100_000, **facts)
     return msgspec.structs.replace(made, spec=spec(name, weight=weight))
 
@@ -31,7 +37,7 @@ def affinity(*names: str, config: AffinityConfig = CONFIG) -> Affinity:
 
 def order(of: Affinity, views: Iterable[ReplicaView], session: str = "s1", tenant: str = "") -> list[str]:
     """Where the session keeps to, and where it would if those before refused."""
-    asked, found = request("r", session_key=session, tenant=tenant), list[str]()
+    asked, found = demand(request("r", session_key=session, tenant=tenant)), list[str]()
     among = sorted(views, key=lambda view: view.id)
 
     def refuses(view: ReplicaView) -> str:
@@ -104,10 +110,39 @@ def test_a_few_requests_are_never_too_much() -> None:
     assert order(ring, [view(first, load=8), view(second)]) == [second]
 
 
-def test_with_hardly_anything_to_do_there_is_nothing_to_weigh() -> None:
-    ring = affinity("a")
-    asked = request("r", session_key="s1")
-    assert [ring.keeps(asked, [view("a", load=load)], None) for load in (3, 4)] == [("a", True), ("a", False)]
+@pytest.mark.parametrize(
+    ("prompt", "facts", "easy"),
+    [
+        (200, {}, True),
+        (300, {}, False),
+        (200, {"prefill_backlog_tokens": 100.0}, False),
+        (300, {"hit": 100}, True),
+        (200, {"load": 14}, True),
+        (200, {"load": 15}, False),
+        (200, {"context_tokens": 5_000.0}, False),
+    ],
+)
+def test_easy_is_what_will_hardly_be_felt(prompt: int, facts: dict[str, Any], easy: bool) -> None:
+    """A prefill of 1,000 tokens/s, a step of 10 ms and 1 ms more for each request: 0.25 s and 25 ms are the limits."""
+    speed = Speed(0.009, 0.001, 5e-6, 1000.0, True)
+    asked = msgspec.structs.replace(
+        demand(request("r", session_key="s1"), prompt), hits={ReplicaId("a"): facts.pop("hit", 0)}
+    )
+    assert affinity("a").keeps(asked, [view("a", speed=speed, **facts)], None) == ("a", easy)
+
+
+def test_at_unknown_speed_it_is_easy_where_there_is_hardly_anybody() -> None:
+    speed, asked = Speed(9.0, 9.0, 9.0, 0.1), demand(request("r", session_key="s1"))
+    found = [affinity("a").keeps(asked, [view("a", load=load, speed=speed)], None) for load in (7, 8)]
+    assert found == [("a", True), ("a", False)]
+
+
+def test_what_is_easy_stays_beyond_the_bound() -> None:
+    ring = affinity("a", "b")
+    first, second = order(ring, [view("a"), view("b")])
+    crowd = [view(first, load=20, speed=FAST), view(second, speed=FAST)]
+    assert order(ring, crowd) == [first, second]
+    assert order(ring, [view(first, 0.9, load=20, speed=FAST), view(second, speed=FAST)]) == [second]
 
 
 def test_the_bound_follows_weights() -> None:

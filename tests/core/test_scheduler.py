@@ -447,20 +447,24 @@ class TestSessions:
         assert self.ask(stage) == first
         assert self.ask(stage, refuses=lambda view: "full") is None
 
-    def test_a_policy_that_knows_prefixes_is_yielded_to_unless_little_is_to_do(self) -> None:
+    def test_a_policy_that_knows_prefixes_is_yielded_to_unless_it_is_easy(self) -> None:
         class Knowing(Fixed):
             minds_prefixes = True
 
         owner = self.ask(self.stage(Fixed(dict.fromkeys("abcd", 1.0))))
         assert owner is not None
         cheap = next(name for name in "abcd" if name != owner)
-        for cost, calm, whose in ((1.9, 0, owner), (2.1, 0, cheap), (2.1, 4, owner), (math.inf, 4, cheap)):
+        for cost, easy_s, whose in ((1.9, 0.0, owner), (2.1, 0.0, cheap), (2.1, 9.0, owner), (math.inf, 9.0, cheap)):
             policy = Knowing({**dict.fromkeys("abcd", 5.0), owner: cost, cheap: 1.0})
-            assert self.ask(self.stage(policy, calm=calm)) == whose, (cost, calm)
+            stage = self.stage(policy, spare=0, bound=100.0, easy_prefill_s=easy_s, easy_step_s=easy_s)
+            for replica in stage.fleet.replicas.values():
+                replica.speed = msgspec.structs.replace(replica.speed, learned=True)
+            assert self.ask(stage) == whose, (cost, easy_s)
         policy = Knowing({**dict.fromkeys("abcd", 5.0), owner: 4.0, cheap: 1.0})
-        assert self.ask(self.stage(policy, calm=0, yields=0.0)) == owner
-        assert self.ask(self.stage(Fixed({**policy.table, owner: 4.0}), calm=0)) == owner
-        assert self.ask(self.stage(Fixed({**policy.table, owner: math.nan}), calm=4)) == cheap
+        assert self.ask(self.stage(policy, spare=0, bound=100.0)) == cheap
+        assert self.ask(self.stage(policy, spare=0, bound=100.0, yields=0.0)) == owner
+        assert self.ask(self.stage(Fixed(policy.table), spare=0, bound=100.0)) == owner
+        assert self.ask(self.stage(Fixed({**policy.table, owner: math.nan}))) == cheap
 
     def test_it_is_ranked_although_it_was_not_drawn(self) -> None:
         policy = FewestInFlight()

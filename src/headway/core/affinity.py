@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from headway.core.constants import AffinityConfig
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
-from headway.core.request import RequestInfo
+from headway.core.request import Demand
 from headway.core.ring import Ring, place
 from headway.core.view import ReplicaView
 
@@ -23,7 +23,7 @@ Refuses = Callable[[ReplicaView], str]
 """Why a replica cannot take a request now, empty if it can."""
 
 Keeps = tuple[ReplicaId, bool]
-"""A replica, and whether it has so little to do that there is nothing to weigh."""
+"""A replica, and whether the request is so little to it that there is nothing to weigh."""
 
 
 class Affinity:
@@ -43,26 +43,39 @@ class Affinity:
         self._weights = {spec.id: spec.weight for spec in specs}
         self._stale = True
 
-    def keeps(self, request: RequestInfo, views: Sequence[ReplicaView], refuses: Refuses | None) -> Keeps | None:
+    def keeps(self, demand: Demand, views: Sequence[ReplicaView], refuses: Refuses | None) -> Keeps | None:
         """Where a session keeps to: the first on its ring that is among the views (sorted by id), has not too much
         to do and does not refuse. None if there is nobody."""
         if self._stale:
             self._stale = False
             self._ring.reset(self._weights)
             self._full.intersection_update(self._weights)
-        most = -1.0
+        request, most = demand.request, -1.0
         for replica_id in self._ring.walk(place(request.tenant, request.session_key)):
             index = bisect_left(views, replica_id, key=_id)
             if index == len(views) or (view := views[index]).spec.id != replica_id or self._is_full(view):
                 continue
             load = _load(view)
-            if load >= self._config.spare:
+            easy = self._is_easy(demand, view, load)
+            if not easy and load >= self._config.spare:
                 most = most if most >= 0.0 else self._most(views)
                 if load >= most * view.spec.weight:
                     continue
             if refuses is None or not refuses(view):
-                return replica_id, load < self._config.calm
+                return replica_id, easy
         return None
+
+    def _is_easy(self, demand: Demand, view: ReplicaView, load: float) -> bool:
+        """Whether the request will hardly be felt there: its prefill starts and ends soon, and steps stay short. Where
+        speeds are not known, whether there is hardly anybody."""
+        config, speed = self._config, view.speed
+        if not speed.learned:
+            return load < config.spare
+        tokens = view.prefill_backlog_tokens + demand.prompt_tokens - demand.hits.get(view.spec.id, 0)
+        return (
+            tokens <= config.easy_prefill_s * speed.prefill_tokens_per_s
+            and speed.step_s(load + 1.0, view.context_tokens + demand.prompt_tokens) <= config.easy_step_s
+        )
 
     def _is_full(self, view: ReplicaView) -> bool:
         """Whether its KV pool is used beyond `spill`, or was and has not fallen below `resume` since."""

@@ -25,9 +25,9 @@ class MemoryConfig(msgspec.Struct, frozen=True):
     judging whether a request fits (97.7 % one-sided; algorithms suggest 1.6 to 2.5).
     """
 
-    spare: float = 0.01
+    spare: float = 0.02
     block_tokens: int = 16
-    z: float = 2.0
+    z: float = 2.75
 
 
 class LengthConfig(msgspec.Struct, frozen=True):
@@ -269,10 +269,11 @@ class AffinityConfig(msgspec.Struct, frozen=True):
 
     `enabled`: whether requests that name a session keep to its replica. `points`: a replica's places on the ring (with
     200, shares differ by about 7 %). `spill`, `resume`: used share of a KV pool above which a replica gives sessions to
-    the next one, and below which it takes them back. `bound`: times the mean number of requests from which on a replica
-    gives them away too; with fewer than `spare` requests it does not, for a mean of one or two says nothing.
-    `yields`: under a policy that knows where prefixes are, how many times the least cost a session's replica may cost
-    (0: any); with fewer than `calm` requests there, cost is no object.
+    the next one, and below which it takes them back. A request is easy for a replica where it and all prefill before it
+    take `easy_prefill_s` at most, and steps then take `easy_step_s` (a quarter and a half of the usual objectives);
+    where speeds are not known, if there are fewer than `spare` requests. Easy ones stay. For others, `bound`: times the
+    mean number of requests from which on a replica gives sessions away, if it has `spare`; and under a policy that
+    knows where prefixes are, `yields`: how many times the least cost the session's replica may cost (0: any).
     """
 
     enabled: bool = True
@@ -281,8 +282,9 @@ class AffinityConfig(msgspec.Struct, frozen=True):
     resume: float = 0.75
     bound: float = 1.25
     spare: int = 8
+    easy_prefill_s: float = 0.25
+    easy_step_s: float = 0.025
     yields: float = 2.0
-    calm: int = 4
 
 
 class SessionsConfig(msgspec.Struct, frozen=True):

@@ -320,7 +320,7 @@ class Scheduler:
             views, exclusions = self._ramped(pool, views, exclusions, at_least, avoid, at)
         kept = None
         if demand.request.session_key and pool.affinity is not None:
-            kept = pool.affinity.keeps(demand.request, views, refuses)
+            kept = pool.affinity.keeps(demand, views, refuses)
         if len(views) > self._config.considered > 0:
             drawn = self._draw(views, demand, kept)
             choice = self._rank(demand, drawn, _more(exclusions, "not_drawn", len(views) - len(drawn)), at, kept)
@@ -440,14 +440,13 @@ class Scheduler:
         index = near[int(self._chance.random() * len(near))] if len(near) > 1 else near[0]
         return Choice(views[index], index, views, costs, exclusions)
 
-    def _stays(self, policy: Policy, cost: float, best: float, calm: bool) -> bool:
-        """Whether a session keeps to its replica, given its cost there and the least. A policy that knows
-        where prefixes are knows better, unless there is hardly anything to weigh; and none is made to use a replica
-        that it never would."""
+    def _stays(self, policy: Policy, cost: float, best: float, easy: bool) -> bool:
+        """Whether a session keeps to its replica, given its cost there and the least. A policy that knows where
+        prefixes are knows better, unless the request is easy; none is made to use a replica that it never would."""
         if not cost < math.inf:
             return False
         yields = self._affinity.yields
-        return calm or not yields or not getattr(policy, "minds_prefixes", False) or cost <= yields * best
+        return easy or not yields or not getattr(policy, "minds_prefixes", False) or cost <= yields * best
 
     def _policy(self, demand: Demand) -> Policy:
         """The policy that a request asked for."""
