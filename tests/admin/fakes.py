@@ -15,6 +15,7 @@ class FakeControl:
         self.added: list[NewReplica] = []
         self.removed: list[str] = []
         self.drained: list[tuple[str, bool]] = []
+        self.moved: list[tuple[str, str]] = []
 
     def snapshot(self) -> FleetSnapshot:
         return self.fleet
@@ -32,3 +33,7 @@ class FakeControl:
     def drain(self, replica_id: ReplicaId, draining: bool) -> bool:
         self.drained.append((replica_id, draining))
         return replica_id in {view.spec.id for view in self.fleet.views}
+
+    def migrate(self, request_id: str, replica_id: ReplicaId) -> bool:
+        self.moved.append((request_id, replica_id))
+        return request_id.startswith("r")

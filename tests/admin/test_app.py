@@ -1,10 +1,13 @@
 import json
+from typing import Any
 
 import msgspec
 import pytest
 
 from headway.admin import Guard, make_app
 from headway.admin.app import MAX_BODY_BYTES, unready
+from headway.core.commands import Moved
+from headway.core.ids import ReplicaId, RequestId
 from headway.core.view import Breaker
 from headway.telemetry import Telemetry
 from tests.admin.asgi import call
@@ -136,3 +139,37 @@ def test_unknown_paths_and_methods() -> None:
     assert call(app(), "GET", "/fleet/").status == 404
     assert call(app(), "POST", "/fleet").status == 405
     assert call(app(), "HEAD", "/fleet").status == 200
+
+
+def moved(result: str, **more: Any) -> Moved:
+    return Moved(1.0, RequestId("r1"), ReplicaId("a"), ReplicaId("b/v1"), "operator", result, **more)
+
+
+def test_a_running_request_is_moved() -> None:
+    control, telemetry = FakeControl(), Telemetry()
+    telemetry.record(decision("r1"))
+    telemetry.record(moved("begun", replayed_tokens=9))
+    made = call(app(control, telemetry), "POST", "/requests/r1/migrate", body=b'{"to":"b/v1"}')
+    assert (made.status, made.json()["moves"][-1]["replayed_tokens"]) == (200, 9)
+    assert control.moved == [("r1", "b/v1")]
+    telemetry.record(moved("refused"))
+    assert call(app(control, telemetry), "POST", "/requests/r1/migrate", body=b"").status == 409
+    assert control.moved[-1] == ("r1", "")
+
+
+@pytest.mark.parametrize(
+    ("request_id", "body", "status"),
+    [("x1", b"{}", 404), ("r1", b'{"to":"z"}', 404), ("r1", b'{"from":"z"}', 400), ("r1", b" " * 70_000, 413)],
+)
+def test_a_move_that_is_not_asked_well(request_id: str, body: bytes, status: int) -> None:
+    assert call(app(), "POST", f"/requests/{request_id}/migrate", body=body).status == status
+
+
+def test_explanations_show_moves_and_what_they_began() -> None:
+    telemetry = Telemetry()
+    telemetry.record(decision("r1"))
+    telemetry.record(moved("cut"))
+    telemetry.record(settled("r1", attempt=2))
+    page = call(app(telemetry=telemetry), "GET", "/requests/r1/explain").json()
+    assert [move["result"] for move in page["moves"]] == ["cut"]
+    assert [entry["attempt_id"] for entry in page["settled"]] == ["r1-2"]

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from headway import __version__
-from headway.admin.control import Control, NewReplica, Refused
+from headway.admin.control import Control, NewReplica, Refused, Where
 from headway.admin.guard import Guard
 from headway.admin.openapi import Operation, document, page
 from headway.core.ids import ReplicaId
@@ -68,6 +68,10 @@ class _Handlers:
                 Operation("GET", "/requests/{id}/explain", "Why a request went where, and how it turned out."),
                 self.explain,
             ),
+            (
+                Operation("POST", "/requests/{id}/migrate", "Let another replica go on with it.", body=Where),
+                self.migrate,
+            ),
             (Operation("GET", "/replicas", "Registered replicas."), self.replicas),
             (Operation("POST", "/replicas", "Register a replica.", body=NewReplica, status=201), self.add),
             (
@@ -110,6 +114,25 @@ class _Handlers:
         if explanation is None:
             return _error(404, "no such request is remembered; only the latest decisions are kept")
         return _json(explanation)
+
+    async def migrate(self, request: Request) -> Response:
+        body = await _body(request)
+        if body is None:
+            return _error(413, f"at most {MAX_BODY_BYTES} bytes")
+        try:
+            where = msgspec.json.decode(body or b"{}", type=Where)
+        except msgspec.DecodeError as error:
+            return _error(400, str(error))
+        asked = request.path_params["id"]
+        request_id = self._telemetry.decisions.known_as(asked)
+        if where.to and where.to not in {view.spec.id for view in self._control.snapshot().views}:
+            return _error(404, "no such replica")
+        if not self._control.migrate(request_id, ReplicaId(where.to)):
+            return _error(404, "no such request runs")
+        explanation = self._telemetry.decisions.explain(request_id)
+        moves = explanation.moves if explanation is not None else ()
+        refused = bool(moves) and moves[-1].result == "refused"
+        return _json({"id": request_id, "moves": moves}, 409 if refused else 200)
 
     async def replicas(self, _request: Request) -> Response:
         views = self._control.snapshot().views

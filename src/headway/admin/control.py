@@ -40,6 +40,12 @@ class Refused(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Where(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a request is to go on; empty: where it is cheapest."""
+
+    to: str = ""
+
+
 class Control(Protocol):
     """The running gateway, as operators see it."""
 
@@ -62,4 +68,9 @@ class Control(Protocol):
 
     def drain(self, replica_id: ReplicaId, draining: bool) -> bool:
         """Stop, or resume, sending new requests to a replica; False when there is none of that id."""
+        ...
+
+    def migrate(self, request_id: str, replica_id: ReplicaId) -> bool:
+        """Move a running request to a replica, or to the best one if it is empty; False when no such request runs. What
+        becomes of it is in its explanation."""
         ...

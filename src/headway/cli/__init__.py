@@ -23,6 +23,8 @@ COMMANDS = {
     "study": "Study what cannot be seen from outside: fragmentation of KV memory.",
     "keys": "Give clients API keys, list and revoke them.",
     "check": "Validate and explain a settings file.",
+    "migrate": "Move a running request to another replica.",
+    "drain": "Empty a replica: no new requests, and running ones move away.",
     "explain": "Show why a request went where it went.",
     "verify": "Replay a journal and reproduce every decision.",
 }

@@ -1,56 +1,32 @@
-"""`headway explain`: asks a running gateway's admin port why a request went where, and prints it as a table.
+"""`headway explain`: asks a running gateway's admin port why a request went where, and prints it as a table."""
 
-Answers are read as plain JSON, because the gateway may be of another version.
-"""
-
-import json
-import os
-import urllib.error
 import urllib.parse
-import urllib.request
 from typing import Annotated, Any
 
 import typer
 from rich import box
 from rich.table import Table
 
-from headway.cli.console import fail, out
-
-TIMEOUT_S = 5.0
+from headway.cli import adminport
+from headway.cli.console import out
 
 
 def command(
     request_id: Annotated[str, typer.Argument(help="The x-request-id of its answer: the client's own, or ours.")],
-    admin: Annotated[str, typer.Option(help="Address of the admin port.")] = "http://127.0.0.1:8801",
+    admin: Annotated[str, typer.Option(help="Address of the admin port.")] = adminport.DEFAULT,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as it is.")] = False,
 ) -> None:
     """Show why a request went where it went. A token is read from HEADWAY_ADMIN_TOKEN."""
-    explanation = _ask(admin, request_id)
+    path = f"/requests/{urllib.parse.quote(request_id, safe='')}/explain"
+    steps = {404: "only the latest decisions are kept; GET /requests lists them"}
+    explanation = adminport.ask(admin, path, steps=steps)
     if as_json:
         out.print_json(data=explanation)
         return
     for attempt in explanation["attempts"]:
         _show(attempt["decision"], attempt["settled"])
-
-
-def _ask(admin: str, request_id: str) -> Any:
-    url = f"{admin.rstrip('/')}/requests/{urllib.parse.quote(request_id, safe='')}/explain"
-    if not url.startswith(("http://", "https://")):
-        fail(f"{admin} is no http address", "say --admin http://HOST:PORT")
-    token = os.environ.get("HEADWAY_ADMIN_TOKEN", "")
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with direct.open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        steps = {
-            401: "set HEADWAY_ADMIN_TOKEN to the token of the admin port",
-            404: "only the latest decisions are kept; GET /requests lists them",
-        }
-        fail(f"{url} answered {error.code}", *filter(None, [steps.get(error.code)]))
-    except (OSError, ValueError) as error:
-        fail(f"no answer from {admin}: {error}", "is `headway serve` running there? --admin names another address")
+    if explanation.get("moves"):
+        _show_moves(explanation["moves"], explanation["settled"])
 
 
 def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
@@ -75,6 +51,19 @@ def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
         out.print("excluded: " + ", ".join(f"{count} {reason}" for reason, count in decision["exclusions"].items()))
     out.print(f"held for {decision['queued_s']:.3f} s")
     out.print(_outcome(decision["forecast"], settled))
+
+
+def _show_moves(moves: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    """Steps of moves, and what became of attempts that moves began."""
+    table = Table("move", "from", "to", "why", title="moved while it ran", title_justify="left", box=box.SIMPLE_HEAD)
+    for column in ("tokens read\nagain", "took", "benefit", "cost"):
+        table.add_column(column, justify="right")
+    for move in moves:
+        numbers = (_number(move[name]) for name in ("replayed_tokens", "took_s", "benefit_s", "cost_s"))
+        table.add_row(move["result"], move["source"], move["target"] or "the queue", move["reason"], *numbers)
+    out.print(table)
+    for settled in others:
+        out.print(f"{settled['attempt_id']} at {settled['replica_id']}: {settled['outcome']['kind']}")
 
 
 def _outcome(forecast: dict[str, Any], settled: dict[str, Any] | None) -> Table:

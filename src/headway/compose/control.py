@@ -5,8 +5,8 @@ from typing import Protocol
 from headway.admin import Added, Refused
 from headway.admin.control import NewReplica
 from headway.compose.fleet import Fleet
-from headway.core.events import DrainAsked, Event
-from headway.core.ids import ReplicaId
+from headway.core.events import DrainAsked, Event, MigrateAsked
+from headway.core.ids import ReplicaId, RequestId
 from headway.core.view import FleetSnapshot
 from headway.runtime.clock import now
 
@@ -16,6 +16,7 @@ class Body(Protocol):
 
     def post(self, event: Event) -> None: ...
     def snapshot(self) -> FleetSnapshot: ...
+    def running(self, name: str) -> RequestId | None: ...
 
 
 class Running(Protocol):
@@ -56,4 +57,12 @@ class AppControl:
         if not self._app.fleet.knows(replica_id):
             return False
         self._app.gateway.post(DrainAsked(now(), replica_id, draining))
+        return True
+
+    def migrate(self, request_id: str, replica_id: ReplicaId) -> bool:
+        """Move a running request."""
+        running = self._app.gateway.running(request_id)
+        if running is None:
+            return False
+        self._app.gateway.post(MigrateAsked(now(), running, replica_id))
         return True

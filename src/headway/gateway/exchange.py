@@ -95,6 +95,11 @@ class Exchange:
         """Where the request was sent."""
         return self._head.path
 
+    @property
+    def client_name(self) -> str:
+        """The client's own id for it, empty if it has none."""
+        return self.ticket.client_request_id
+
     # Called by the client's connection.
 
     def begin(self) -> None:

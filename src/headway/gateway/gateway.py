@@ -6,7 +6,7 @@ from typing import cast
 
 from headway.core.commands import Command
 from headway.core.events import Event, ReplicasChanged
-from headway.core.ids import ReplicaId
+from headway.core.ids import ReplicaId, RequestId
 from headway.core.view import FleetSnapshot
 from headway.engines.base import Dialect
 from headway.gateway.config import GatewayConfig
@@ -87,6 +87,13 @@ class Gateway:
     def snapshot(self) -> FleetSnapshot:
         """Every view now."""
         return self._driver.snapshot()
+
+    def running(self, name: str) -> RequestId | None:
+        """The id of a request in flight, by that or by the client's own; None if there is none."""
+        exchanges = self._driver.exchanges
+        if name in exchanges:
+            return RequestId(name)
+        return next((i for i, exchange in exchanges.items() if exchange.client_name == name), None)
 
     def on_probe(self, probe: Callable[[ReplicaId], None]) -> None:
         """Who performs Probe commands."""

@@ -58,7 +58,7 @@ class DecisionLog:
         Also accepts the id of an attempt (`<request>-<digit>`), as engines log it, and the client's own id: where
         clients used it more than once, the latest request is meant.
         """
-        renamed = next((ours for theirs, ours in reversed(self._names) if theirs == request_id), request_id)
+        renamed = self.known_as(request_id)
         wanted = {renamed, request_id[:-2] if request_id[-2:-1] == "-" else renamed}
         decisions = [decision for decision in self._decisions if decision.request_id in wanted]
         if not decisions:
@@ -67,6 +67,10 @@ class DecisionLog:
         attempts = tuple(Explained(d, outcomes.pop(attempt_id(d.request_id, d.attempt), None)) for d in decisions)
         moves = tuple(entry for entry in self._moves if entry.request_id in wanted)
         return Explanation(decisions[0].request_id, attempts, moves, tuple(outcomes.values()))
+
+    def known_as(self, request_id: str) -> str:
+        """Our id of a request that ended, by the client's own; any other id as it is."""
+        return next((ours for theirs, ours in reversed(self._names) if theirs == request_id), request_id)
 
     def latest(self, count: int) -> list[Decision]:
         """The most recent decisions, newest first."""

@@ -1,0 +1,38 @@
+"""Asking a running gateway's admin port. Answers are plain JSON, because the gateway may be of another version."""
+
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+from headway.cli.console import fail
+
+TIMEOUT_S = 5.0
+DEFAULT = "http://127.0.0.1:8801"
+
+TOKEN_STEP = {401: "set HEADWAY_ADMIN_TOKEN to the token of the admin port"}
+
+
+def ask(
+    admin: str, path: str, body: object = None, *, post: bool = False, steps: Mapping[int, str] | None = None
+) -> Any:
+    """The answer. Ends the command with what to do, `steps` by status, if there is none; 409 answers, too."""
+    url = f"{admin.rstrip('/')}{path}"
+    if not url.startswith(("http://", "https://")):
+        fail(f"{admin} is no http address", "say --admin http://HOST:PORT")
+    token = os.environ.get("HEADWAY_ADMIN_TOKEN", "")
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    data = json.dumps(body if body is not None else {}).encode() if post else None
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(urllib.request.Request(url, data, headers=headers), timeout=TIMEOUT_S) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        if error.code == 409:
+            return json.load(error)
+        step = (TOKEN_STEP | dict(steps or {})).get(error.code)
+        fail(f"{url} answered {error.code}", *filter(None, [step]))
+    except (OSError, ValueError) as error:
+        fail(f"no answer from {admin}: {error}", "is `headway serve` running there? --admin names another address")

@@ -1,0 +1,42 @@
+"""`headway drain`: empties a replica of a running gateway, for maintenance."""
+
+import time
+import urllib.parse
+from typing import Annotated, Any
+
+import typer
+
+from headway.cli import adminport
+from headway.cli.console import fail, out
+
+POLL_S = 0.5
+
+
+def command(
+    replica: Annotated[str, typer.Argument(help="Its id, as GET /replicas lists it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Let it have requests again.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when nothing runs there any more.")] = False,
+    timeout_s: Annotated[float, typer.Option(help="How long to wait.", min=0.0)] = 600.0,
+    admin: Annotated[str, typer.Option(help="Address of the admin port.")] = adminport.DEFAULT,
+) -> None:
+    """Send no new requests to a replica, and move those that run there where that is possible."""
+    path = f"/replicas/{urllib.parse.quote(replica, safe='')}/{'undrain' if undo else 'drain'}"
+    adminport.ask(admin, path, post=True, steps={404: "GET /replicas lists the replicas"})
+    out.print(f"{replica} {'gets requests again' if undo else 'gets no new requests'}")
+    if wait and not undo:
+        _wait(admin, replica, timeout_s)
+
+
+def _wait(admin: str, replica: str, timeout_s: float) -> None:
+    began = time.monotonic()
+    while running := _in_flight(admin, replica):
+        if time.monotonic() - began > timeout_s:
+            fail(f"{running} requests still run on {replica} after {timeout_s:g} s")
+        time.sleep(POLL_S)
+    out.print(f"{replica} is empty after {time.monotonic() - began:.1f} s")
+
+
+def _in_flight(admin: str, replica: str) -> int:
+    """Attempts that run there; none if the replica is gone meanwhile."""
+    views: list[dict[str, Any]] = adminport.ask(admin, "/fleet")["fleet"]["views"]
+    return next((int(view["in_flight"]) for view in views if view["spec"]["id"] == replica), 0)

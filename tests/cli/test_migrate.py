@@ -1,0 +1,102 @@
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.cli.calling import call
+
+MOVE = {"result": "begun", "source": "a", "target": "b", "reason": "operator", "replayed_tokens": 70}
+
+
+class Admin(BaseHTTPRequestHandler):
+    """Moves r1 and r2, refuses r3, and has a replica that empties a little with each look."""
+
+    asked: list[tuple[str, Any]]
+    left: int
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        type(self).asked.append((self.path, body))
+        answers: dict[str, tuple[int, Any]] = {
+            "/requests/r1/migrate": (200, {"id": "r1", "moves": [MOVE]}),
+            "/requests/r2/migrate": (200, {"id": "r2", "moves": []}),
+            "/requests/r3/migrate": (409, {"id": "r3", "moves": [{**MOVE, "result": "refused", "reason": "no other"}]}),
+            "/replicas/a%2Fv1/drain": (200, {}),
+            "/replicas/a%2Fv1/undrain": (200, {}),
+        }
+        self._answer(*answers.get(self.path, (404, {})))
+
+    def do_GET(self) -> None:
+        type(self).left -= 1
+        view = {"spec": {"id": "a/v1"}, "in_flight": max(0, type(self).left)}
+        self._answer(200, {"fleet": {"views": [view]}})
+
+    def _answer(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr("headway.cli.drain.POLL_S", 0.001)
+    Admin.asked, Admin.left = [], 3
+    server = HTTPServer(("127.0.0.1", 0), Admin)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_request_is_moved_where_it_is_to_go(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("migrate", "r1", "--to", "b", "--admin", admin) == 0
+    assert Admin.asked == [("/requests/r1/migrate", {"to": "b"})]
+    assert "from a to b, 70 tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("request_id", "words"), [("r2", "does not move"), ("r3", "no other"), ("r4", "only what runs")]
+)
+def test_a_request_that_stays(admin: str, request_id: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("migrate", request_id, "--admin", admin) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_replica_is_drained_and_waited_for(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("drain", "a/v1", "--wait", "--admin", admin) == 0
+    assert Admin.asked == [("/replicas/a%2Fv1/drain", {})]
+    assert "a/v1 is empty after" in capsys.readouterr().out
+
+
+def test_patience_ends(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Admin.left = 10**6
+    assert call("drain", "a/v1", "--wait", "--timeout-s", "0.01", "--admin", admin) == 1
+    assert "requests still run on a/v1" in capsys.readouterr().err
+
+
+def test_a_drain_is_undone(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("drain", "a/v1", "--undo", "--wait", "--admin", admin) == 0
+    assert Admin.asked == [("/replicas/a%2Fv1/undrain", {})]
+    assert "gets requests again" in capsys.readouterr().out
+
+
+def test_an_unknown_replica(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("drain", "b", "--admin", admin) == 1
+    assert "GET /replicas" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "http://127.0.0.1:1"])
+def test_no_gateway_there(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("drain", "a", "--admin", address) == 1
+    assert "error" in capsys.readouterr().err
