@@ -24,7 +24,7 @@ class Admin(BaseHTTPRequestHandler):
         log = DecisionLog()
         log.decided(decision("r1", exclusions={"breaker": 2}))
         log.settled(settled("r1", kind=OutcomeKind.OK))
-        log.decided(decision("r1", "b", 2))
+        log.decided(msgspec.structs.replace(decision("r1", "b", 2), kept=True))
         known = self.path == "/requests/r1/explain"
         status = 401 if self.headers["authorization"] != f"Bearer {TOKEN}" else 200 if known else 404
         body = msgspec.json.encode(log.explain("r1")) if status == 200 else b"{}"
@@ -53,7 +53,18 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_shows_every_attempt(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("explain", "r1", "--admin", admin) == 0
     shown = capsys.readouterr().out
-    for part in ("attempt 1", "attempt 2", "ttft", "output class", "5,000", "excluded: 2 breaker", "ok 200", "still in flight"):
+    for part in (
+        "attempt 1",
+        "attempt 2",
+        "ttft",
+        "output class",
+        "the lowest cost is chosen",
+        "its session keeps to it",
+        "5,000",
+        "excluded: 2 breaker",
+        "ok 200",
+        "still in flight",
+    ):
         assert part in shown
 
 

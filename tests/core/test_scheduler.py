@@ -466,6 +466,15 @@ class TestSessions:
         assert self.ask(self.stage(Fixed(policy.table), spare=0, bound=100.0)) == owner
         assert self.ask(self.stage(Fixed({**policy.table, owner: math.nan}))) == cheap
 
+    def test_the_decision_says_so(self) -> None:
+        stage = self.stage(Fixed(dict.fromkeys("abcd", 1.0)))
+        for session, kept in (("s1", True), ("", False)):
+            asked = msgspec.structs.replace(demand(), request=request("r", session_key=session))
+            choice = stage.scheduler.choose(stage.pool, asked, stage.now, 1, None, None)
+            assert choice is not None
+            made = stage.scheduler.decision(choice, asked, forecast(asked, choice.view), stage.now, 0, 0.0)
+            assert made.kept is kept
+
     def test_it_is_ranked_although_it_was_not_drawn(self) -> None:
         policy = FewestInFlight()
         stage = self.stage(policy)

@@ -46,7 +46,10 @@ def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
             style="bold green" if chosen else None,
         )
     out.print(table)
-    out.print("[dim]the lowest cost is chosen, by chance among those nearly equal; headroom in tokens[/]")
+    how = (
+        "its session keeps to it" if decision.get("kept") else "the lowest cost is chosen, by chance among nearly equal"
+    )
+    out.print(f"[dim]{how}; headroom in tokens[/]")
     if decision["exclusions"]:
         out.print("excluded: " + ", ".join(f"{count} {reason}" for reason, count in decision["exclusions"].items()))
     out.print(f"held for {decision['queued_s']:.3f} s")

@@ -210,13 +210,14 @@ class Waiting(msgspec.Struct):
 
 
 class Choice(msgspec.Struct, gc=False):
-    """What was chosen, and from what."""
+    """What was chosen, and from what. `kept`: because the request's session keeps to it."""
 
     view: ReplicaView
     index: int
     views: Sequence[ReplicaView]
     all_costs: Sequence[tuple[float, ...]]
     exclusions: dict[str, int]
+    kept: bool = False
 
 
 class Outage(msgspec.Struct, gc=False):

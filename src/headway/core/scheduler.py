@@ -427,7 +427,7 @@ class Scheduler:
         if kept is not None:
             index = next(i for i, view in enumerate(views) if view.spec.id == kept[0])
             if self._stays(policy, costs[index][0], best, kept[1]):
-                return Choice(views[index], index, views, costs, exclusions)
+                return Choice(views[index], index, views, costs, exclusions, True)
         if not best < math.inf:  # never, or not a number
             best = min((cost[0] for cost in costs if cost[0] < math.inf), default=math.inf)
             if best == math.inf:
@@ -481,6 +481,7 @@ class Scheduler:
             choice.exclusions,
             expected,
             queued_s,
+            choice.kept,
         )
 
 

@@ -177,7 +177,8 @@ class Forecast(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Why one attempt went where it went. Settled later by `Settled` in commands.Record."""
+    """Why one attempt went where it went. Settled later by `Settled` in commands.Record. `kept`: its session keeps to
+    that replica, which need not be the one of the lowest cost."""
 
     request_id: RequestId
     at: float
@@ -189,3 +190,4 @@ class Decision(msgspec.Struct, frozen=True, tag=True, gc=False):
     exclusions: dict[str, int]
     forecast: Forecast
     queued_s: float = 0.0
+    kept: bool = False
