@@ -294,7 +294,7 @@ class Affinity(Section):
         default=_F.bound,
         gt=1,
         allow_inf_nan=False,
-        description="They also go on while a replica has so many times the mean number of requests, and eight or more.",
+        description="What is not easy for a replica also goes on while it has so many times the mean number of requests.",
     )
 
     @model_validator(mode="after")
