@@ -13,7 +13,7 @@ from headway.core.request import Demand
 from tests.core.house import demand, request, spec
 
 A = ReplicaId("a")
-FLAT = Outlook([1.0] + [0.0] * 6)
+FLAT = Outlook([1.0] + [0.0] * 7)
 
 
 def job(name: str, tokens: int = 100, **facts: object) -> Job:
@@ -98,7 +98,7 @@ def test_the_horizons_decide_where_the_cheap_bound_cannot() -> None:
     gate.open("r-0", 2000)
     growing = job("x", 100)
     growing.part = Outlook([1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.0]).share(100.0)
-    growing.part.var[:] = [0.0] * 7
+    growing.part.var[:] = [0.0] * 8
     growing.part.sigma_bound = 0.0
     gate.fleet.take_changed(0.0)
     view = gate.replica.view

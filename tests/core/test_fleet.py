@@ -18,7 +18,7 @@ from tests.core.house import demand, request, spec
 from tests.interpreted import interpreted
 
 A = ReplicaId("a")
-OUTLOOK = Outlook([1.0] + [0.0] * 6)
+OUTLOOK = Outlook([1.0] + [0.0] * 7)
 
 
 class Yard:
@@ -548,4 +548,4 @@ def test_hits_are_tokens_below_the_whole_prompt() -> None:
 def test_embeddings_hold_their_prompt_and_are_gone() -> None:
     expected = Yard().fleet.expect(request("r", generates=False), 0, {}, 10.0)
     assert (expected.demand.output_mean, expected.demand.output_limit) == (0.0, 0)
-    assert expected.part.mean[1:] == [0.0] * 6
+    assert expected.part.mean[1:] == [0.0] * 7

@@ -12,7 +12,7 @@ from headway.core.ledger import Account, Ledger
 from headway.core.memory import Outlook
 from tests.core.house import demand, request
 
-OUTLOOK = Outlook([0.5**i for i in range(7)])
+OUTLOOK = Outlook([0.5**i for i in range(8)])
 REPLICAS = [ReplicaId("a"), ReplicaId("b")]
 
 

@@ -61,7 +61,7 @@ def test_the_sum_of_peaks_bounds_every_horizon(batch: list, part, room: float) -
 
 
 def test_fits_is_exact_at_the_edge() -> None:
-    part = Outlook([1.0] + [0.0] * 6).share(100.0)
+    part = Outlook([1.0] + [0.0] * 7).share(100.0)
     curve = Curve()
     assert curve.fits(part, 100.0, 0.0, 2.0)
     assert not curve.fits(part, 99.9, 0.0, 2.0)

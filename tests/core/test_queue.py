@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Tries
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.memory import Outlook
+from headway.core.memory import HORIZONS, Outlook
 from headway.core.queue import HoldQueue
 from tests.core.house import demand, request
 
-FLAT = Outlook([1.0] + [0.0] * 6)
+FLAT = Outlook([1.0] + [0.0] * len(HORIZONS[1:]))
 
 
 def job(name: str, at: float = 0.0, **facts: object) -> Job:
@@ -128,6 +128,16 @@ def test_those_who_are_refused_come_back_one_after_another() -> None:
     assert queue.promise_s(600.0) <= 30.0, "promises are not for ever"
 
 
+def test_the_pace_is_right_from_the_first_gap() -> None:
+    queue = filled(40)
+    for i in range(3):
+        queue.release(RequestId(f"r{i}"), 2.0 * i)
+    assert queue.pace_s == pytest.approx(2.0)
+    for i in range(3, 30):
+        queue.release(RequestId(f"r{i}"), 4.0 + 0.5 * (i - 2))
+    assert queue.pace_s == pytest.approx(0.5, abs=0.1), "what is old is forgotten"
+
+
 def test_a_pause_with_nobody_waiting_is_not_a_slow_pace() -> None:
     queue = filled(2)
     queue.release(RequestId("r0"), 1.0)
@@ -135,7 +145,7 @@ def test_a_pause_with_nobody_waiting_is_not_a_slow_pace() -> None:
     for at in (500.0, 500.1):
         queue.push(job(f"s{at}"), at)
     queue.release(RequestId("s500.0"), 500.2)
-    assert queue.drain_s < 0.1
+    assert queue.drain_s == pytest.approx(0.1)
 
 
 class TestOrder:

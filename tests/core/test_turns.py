@@ -12,7 +12,7 @@ from headway.core.memory import Outlook
 from headway.core.turns import Turns
 from tests.core.house import demand, request
 
-FLAT = Outlook([1.0] + [0.0] * 6)
+FLAT = Outlook([1.0] + [0.0] * 7)
 
 
 def waiting(serial: int, tenant: str = "", tier: int = 0, due: float = math.inf, cost: float = 10.0) -> Waiting:

@@ -9,8 +9,9 @@ from headway.compose.load import near
 from headway.compose.recipe import Recipe
 from headway.compose.registry import Registry, find
 from headway.core.brain import Brain
-from headway.core.constants import AffinityConfig, BrainConfig, LengthConfig
+from headway.core.constants import AffinityConfig, BrainConfig, LengthConfig, MigrationConfig
 from headway.core.plugin import Plugin
+from headway.core.rebalance import STRATEGIES
 from headway.sim.sweep import Contender
 from headway.sim.tuned import TUNED
 
@@ -75,21 +76,28 @@ def contender(name: str, config: BrainConfig | None = None, registry: Registry |
     if name == CLAIRVOYANT:
         foreseeing = msgspec.structs.replace(config, length=_FORESEEN)
         return Contender(name, MakeBrain("headroom", foreseeing), clairvoyant=True)
-    alone = name.removesuffix(SESSIONS)
+    plain, _, strategy = name.partition(MOVES)
+    moves = plain != name
+    if moves:
+        strategy = strategy.removeprefix(":") or MigrationConfig().strategy
+        if strategy not in STRATEGIES:
+            raise UnknownPolicy(f"no strategy is named {strategy!r}; there are {', '.join(STRATEGIES)}")
+        config = msgspec.structs.replace(config, migration=MigrationConfig(enabled=True, strategy=strategy))
+    alone = plain.removesuffix(SESSIONS)
     published = alone.removesuffix(QUEUE)
     policy = published.removesuffix(TUNED_SUFFIX)
     if policy not in registry.policies:
         hint = near(policy, registry.policies) or f"; there are {', '.join(sorted(registry.policies))}"
         raise UnknownPolicy(f"no policy is named {policy!r}{hint}")
     plugin = registry.policies[policy]
-    if alone == name and not plugin.factory(plugin.config()).binds_late:
+    if alone == plain and not plugin.factory(plugin.config()).binds_late:
         config = msgspec.structs.replace(config, affinity=AffinityConfig(enabled=False))
     options = b""
     if policy != published:
         if policy not in TUNED:
             raise UnknownPolicy(f"{policy} has no tuned constants; these have: {', '.join(sorted(TUNED))}")
         options = msgspec.json.encode(TUNED[policy])
-    return Contender(name, MakeBrain(policy, config, alone.endswith(QUEUE), options))
+    return Contender(name, MakeBrain(policy, config, alone.endswith(QUEUE), options), moves=moves)
 
 
 def contenders(names: Iterable[str], config: BrainConfig | None = None) -> tuple[Contender, ...]:

@@ -123,7 +123,7 @@ class Migration:
         """An attempt of a request ended that is being moved or can go on. True if the request lives on by this."""
         move = job.move
         if move is None:
-            return outcome.resumable and self._fail_over(job, entry, outcome, at, out)
+            return self._config.enabled and outcome.resumable and self._fail_over(job, entry, outcome, at, out)
         source = entry.attempt_id == job.attempt
         signal = _signal(outcome) if source else Signal.TARGET_ENDED
         move.phase = NEXT[Phase(move.phase), signal]

@@ -15,7 +15,10 @@ from headway.core.commands import (
     Abort,
     Command,
     Dispatch,
+    Evict,
     Hold,
+    Migrate,
+    Moved,
     Probe,
     Record,
     Reject,
@@ -41,15 +44,19 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.request import RequestInfo
 from headway.perfmodel.decoding import Job
 from headway.sim.measure import Columns
+from headway.sim.moving import Moving
 from headway.sim.prompt import Prompt
 from headway.sim.replica import SimReplica
-from headway.sim.scenario import MODEL, Fault, Scenario
+from headway.sim.scenario import MODEL, Fault, Scenario, tiers
 from headway.workload.request import Request
 
 CONNECT_S = 0.001
 """Until a refused connection or a probe's answer is heard of."""
 
 TIMELINE_S = 1.0
+
+BLOCK = 16
+"""Tokens of a KV block, as in `prompt`."""
 
 
 class Deciding(Protocol):
@@ -74,7 +81,7 @@ class Driver:
         seed: int,
         journal: Journal | None = None,
     ) -> None:
-        self.columns = Columns(requests, prompts, replicas)
+        self.columns = Columns(requests, prompts, replicas, tiers(scenario.classes, len(requests), seed))
         self.brain_s = 0.0
         self.now = 0.0
         self._brain = brain
@@ -91,9 +98,13 @@ class Driver:
         self._index: dict[RequestId, int] = {}
         self._jobs: dict[AttemptId, tuple[int, SimReplica, Job]] = {}
         self._timers: dict[str, float] = {}
-        self._failed: dict[AttemptId, Outcome] = {}
+        self._base: dict[AttemptId, int] = {}
+        self._said = [0] * len(requests)
+        self._moving = Moving(self)
         self._perform: dict[type, Callable[[Any], None]] = {
             Dispatch: self._dispatch,
+            Migrate: self._migrate,
+            Evict: self._evict,
             Hold: self._nothing,
             Record: self._nothing,
             Reject: self._reject,
@@ -119,7 +130,7 @@ class Driver:
             else:
                 self.now, _, act, what = heapq.heappop(heap)
                 act(self.now, what)
-        self.columns.finish(self.now, self._replicas.values())
+        self.columns.finish(self.now, self._replicas.values(), self._moving.stalls)
         return self.columns
 
     # -- the beginning -----------------------------------------------------------------------------------------
@@ -150,6 +161,8 @@ class Driver:
         for command in commands:
             if type(command) is not Record:
                 perform[type(command)](command)
+            elif type(command.entry) is Moved:
+                self.columns.moved(command.entry)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -171,19 +184,46 @@ class Driver:
             stream=True,
             fingerprint=index + 1,
             precision_floor=self._scenario.precision_floor,
+            tier=self.columns.tier[index],
+            resumable=self._scenario.moves,
         )
         self._post(RequestArrived(self.now, info))
 
     def _dispatch(self, command: Dispatch) -> None:
         index, replica = self._index[command.request_id], self._replicas[command.replica_id]
-        self.columns.dispatched(index, replica, self.now)
-        prompt = self._prompts[index]
-        job = Job(command.attempt_id, prompt.tokens, self._requests[index].output_tokens, prompt.pieces, self.now)
-        self._jobs[command.attempt_id] = (index, replica, job)
+        if not self._said[index]:
+            self.columns.dispatched(index, replica, self.now)
+        self.send(
+            command.attempt_id, index, replica, self.continuation(command.attempt_id, index, self._said[index], 0)
+        )
+
+    def continuation(self, name: str, index: int, said: int, limit: int) -> Job:
+        """A job that goes on from `said` tokens, for at most `limit` more (0: to its end). What was said is a piece of
+        its prompt that nobody else shares."""
+        prompt, left = self._prompts[index], self._requests[index].output_tokens - said
+        tokens, pieces = prompt.tokens + said, prompt.pieces
+        if said:
+            blocks = tokens // BLOCK - sum(count for _, count in pieces)
+            pieces = (*pieces, (-1 - index, blocks)) if blocks > 0 else pieces
+        return Job(name, tokens, min(limit, left) if limit else max(1, left), pieces, self.now)
+
+    def send(self, attempt: AttemptId, index: int, replica: SimReplica, job: Job) -> None:
+        """Send an attempt."""
+        self._jobs[attempt] = (index, replica, job)
+        self._base[attempt] = job.prompt - self._prompts[index].tokens
         if replica.alive:
-            self._push(replica.enters(prompt.tokens, self.now), self._enter, command.attempt_id)
+            self._push(replica.enters(job.prompt, self.now), self._enter, attempt)
         else:
-            self._push(self.now + CONNECT_S, self._refuse, command.attempt_id)
+            self._push(self.now + CONNECT_S, self._refuse, attempt)
+
+    def said(self, attempt: AttemptId) -> int:
+        """Output tokens of the request so far, as the client sees it."""
+        _, replica, job = self._jobs[attempt]
+        return self._base[attempt] + job.tokens(replica.engine.steps_at(self.now))
+
+    def later(self, delay: float, act: Callable[[float, Any], None], what: Any) -> None:
+        """Do something after a while."""
+        self._push(self.now + delay, act, what)
 
     def _enter(self, at: float, attempt: AttemptId) -> None:
         found = self._jobs.get(attempt)
@@ -210,11 +250,15 @@ class Driver:
             return
         happened = replica.complete()
         self._wake(replica)
+        moving = self._moving
         for job in happened.first:
-            if job.id in self._jobs:
+            if job.id in self._jobs and not moving.warming(job.id):
                 self._post(FirstToken(at, AttemptId(job.id)))
+                self._cut_over(AttemptId(job.id))
         for job in happened.finished:
-            if job.id in self._jobs:
+            if moving.warming(job.id):
+                self._warmed(AttemptId(job.id))
+            elif job.id in self._jobs:
                 self._end(AttemptId(job.id), self._success(job))
 
     def _success(self, job: Job) -> Outcome:
@@ -226,7 +270,7 @@ class Driver:
             sent=True,
             prompt_tokens=job.prompt,
             cached_tokens=job.cached,
-            output_tokens=job.generated,
+            output_tokens=self._base[AttemptId(job.id)] + job.generated,
             hit_limit=known,
         )
 
@@ -236,12 +280,69 @@ class Driver:
 
     def _end(self, attempt: AttemptId, outcome: Outcome) -> None:
         """An attempt ended; unless the brain goes on with it, so did its request."""
+        if self._moving.source_of(attempt) is not None:
+            self.ended(attempt, outcome)
+            return
         index, _, job = self._jobs.pop(attempt)
         self.columns.ended(index, job)
-        final = outcome.kind is OutcomeKind.OK or outcome.committed or outcome.kind is OutcomeKind.CLIENT_ERROR
-        if final:
+        goes_on = outcome.resumable or not (
+            outcome.kind is OutcomeKind.OK or outcome.committed or outcome.kind is OutcomeKind.CLIENT_ERROR
+        )
+        if goes_on:
+            self._said[index] = max(self._said[index], outcome.output_tokens)
+            self._moving.orphaned(attempt)
+        else:
             self._close(attempt, index, outcome.kind is OutcomeKind.OK)
+        transfer = self._moving.lost(attempt)
+        self._base.pop(attempt)
         self._post(AttemptFinished(self.now, attempt, outcome))
+        if transfer is not None:
+            self.ended(transfer.target, Outcome(OutcomeKind.CANCELLED))
+
+    # -- moves -------------------------------------------------------------------------------------------------
+
+    def _migrate(self, command: Migrate) -> None:
+        self._moving.begin(command, self._index[command.request_id], self._replicas[command.replica_id])
+
+    def _warmed(self, attempt: AttemptId) -> None:
+        """The target knows all that was said when the move began: now what was said since."""
+        source = self._moving.source_of(attempt)
+        index, _, _ = self._jobs.pop(attempt)
+        said = self.said(source) if source in self._jobs and source is not None else self._said[index]
+        self._moving.warmed(attempt, said)
+
+    def _cut_over(self, attempt: AttemptId) -> None:
+        transfer = self._moving.started(attempt)
+        if transfer is not None and transfer.source in self._jobs:
+            _, replica, job = self._jobs[transfer.source]
+            said = self.said(attempt)
+            replica.abort(transfer.source, self.now)
+            self._wake(replica)
+            self.columns.ended(transfer.index, job)
+            self.ended(transfer.source, Outcome(OutcomeKind.MIGRATED, committed=True, sent=True, output_tokens=said))
+
+    def ended(self, attempt: AttemptId, outcome: Outcome) -> None:
+        """An attempt is over; its request is not."""
+        self._moving.lost(attempt)
+        found = self._jobs.pop(attempt, None)
+        if found is None:
+            return
+        _, replica, _ = found
+        replica.abort(attempt, self.now)
+        self._wake(replica)
+        self._base.pop(attempt)
+        self._post(AttemptFinished(self.now, attempt, outcome))
+
+    def _evict(self, command: Evict) -> None:
+        found = self._jobs.get(command.attempt_id)
+        if found is None:
+            return
+        _, replica, _ = found
+        said = self.said(command.attempt_id)
+        replica.abort(command.attempt_id, self.now)
+        self._wake(replica)
+        evicted = Outcome(OutcomeKind.EVICTED, committed=True, sent=True, output_tokens=said, resumable=True)
+        self._push(self.now, self._cut, (command.attempt_id, evicted))
 
     def _close(self, attempt: str, index: int, ok: bool, shed: bool = False) -> None:
         self._open -= 1
@@ -324,17 +425,23 @@ class Driver:
     def _break(self, at: float, what: tuple[Fault, SimReplica]) -> None:
         fault, replica = what
         if fault.kind == "crash":
+            said = {attempt: self.said(attempt) for attempt, (_, r, _) in self._jobs.items() if r is replica}
             replica.crash()
-            for attempt in [a for a, (_, r, _) in self._jobs.items() if r is replica]:
-                committed = self._jobs[attempt][2].first_token >= 0.0
-                kind = OutcomeKind.TRUNCATED if committed else OutcomeKind.RESET
-                self._end(attempt, Outcome(kind, committed=committed, sent=True))
+            for attempt, tokens in said.items():
+                if attempt in self._jobs:
+                    self._lose(attempt, tokens)
         elif fault.kind == "slow":
             replica.slow(fault.factor, at)
             self._wake(replica)
         else:
             replica.silent = True
         self._push(at + fault.duration_s, self._mend, what)
+
+    def _lose(self, attempt: AttemptId, said: int) -> None:
+        committed = said > 0
+        kind = OutcomeKind.TRUNCATED if committed else OutcomeKind.RESET
+        resumable = committed and self._scenario.moves
+        self._end(attempt, Outcome(kind, 0, committed, True, output_tokens=said, resumable=resumable))
 
     def _mend(self, at: float, what: tuple[Fault, SimReplica]) -> None:
         fault, replica = what

@@ -5,10 +5,13 @@ are those cut off. Quantiles are nearest ranks.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from headway.core.commands import Moved
+from headway.core.tenant import Tier
 from headway.perfmodel.decoding import Job
 from headway.perfmodel.steptime import Batch
 from headway.sim.prompt import Prompt
@@ -24,8 +27,18 @@ _REFERENCE = Batch(32, 32_000, 0, 0.0, 32)
 class Columns:
     """One value per request (NaN until known), one row per look at the fleet."""
 
-    def __init__(self, requests: Sequence[Request], prompts: Sequence[Prompt], replicas: Sequence[SimReplica]) -> None:
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        prompts: Sequence[Prompt],
+        replicas: Sequence[SimReplica],
+        tier: Sequence[int] = (),
+    ) -> None:
         count = len(requests)
+        self.tier = list(tier) or [0] * count
+        self.moves: Counter[str] = Counter()
+        self.replayed = 0
+        self.stalls: Sequence[float] = ()
         self.arrival = [request.arrival_s for request in requests]
         self.prompt = [prompt.tokens for prompt in prompts]
         self.output = [request.output_tokens for request in requests]
@@ -52,10 +65,18 @@ class Columns:
     def ended(self, index: int, job: Job) -> None:
         """An attempt is over: what its engine noted of it."""
         self.preempted[index] += job.preemptions
-        if job.started >= 0.0:
+        if job.started >= 0.0 and math.isnan(self.started[index]):
             self.started[index] = job.started
         if job.first_token >= 0.0:
-            self.first[index], self.last[index] = job.first_token, job.last_token
+            self.last[index] = job.last_token
+            if math.isnan(self.first[index]):
+                self.first[index] = job.first_token
+
+    def moved(self, entry: Moved) -> None:
+        """The brain recorded something about a move."""
+        self.moves[entry.result] += 1
+        if entry.result in ("cut", "failed_over"):
+            self.replayed += entry.replayed_tokens
 
     def closed(self, index: int, at: float, ok: bool, shed: bool) -> None:
         """A request came to its end."""
@@ -69,9 +90,10 @@ class Columns:
         self.waiting.append([len(replica.engine.waiting) for replica in replicas])
         self.preemptions.append(sum(replica.totals[0] for replica in replicas))
 
-    def finish(self, at: float, replicas: Iterable[SimReplica]) -> None:
-        """Totals of the engines at the end."""
+    def finish(self, at: float, replicas: Iterable[SimReplica], stalls: Sequence[float] = ()) -> None:
+        """Totals of the engines at the end, and what clients noticed of moves."""
         self.ended_at = at
+        self.stalls = stalls
         for replica in replicas:
             self.totals += np.array(replica.totals)
             self.spoken.append(replica.engine.generated * replica.ground.model.step_s(_REFERENCE))
@@ -116,6 +138,16 @@ def summarize(
         fairness=float(spoken.sum() ** 2 / (len(spoken) * (spoken**2).sum())) if spoken.any() else 1.0,
         gpu_hours_per_1k_good=scenario.gpus * span / 3600 / good * 1000 if good else 0.0,
         decision_us=brain_s / max(1, len(columns.arrival)) * 1e6,
+        kv_gap_p95=_rank(usage.max(axis=1) - usage.min(axis=1), 0.95) if len(usage) else 0.0,
+        urgent=int(table.urgent.sum()),
+        urgent_good=int((table.urgent & table.good).sum()),
+        urgent_ttft_p99_s=_rank(table.ttft[table.ok & table.urgent], 0.99),
+        moves=columns.moves["cut"],
+        failovers=columns.moves["failed_over"],
+        evictions=columns.moves["evicted"],
+        abandoned=columns.moves["abandoned"],
+        replayed_tokens=columns.replayed,
+        stall_p99_s=_rank(np.array(columns.stalls), 0.99),
     )
     return Run(result, _detail(columns, table) if detail else None)
 
@@ -133,6 +165,7 @@ class _Table:
         self.started = np.array(columns.started)[kept]
         self.first, self.last = np.array(columns.first)[kept], np.array(columns.last)[kept]
         output = np.array(columns.output)[kept]
+        self.urgent = np.array(columns.tier)[kept] >= Tier.HIGH
         self.ok = self.fate == OK
         self.sent = ~np.isnan(self.dispatch)
         self.held = self.dispatch - self.arrival

@@ -4,6 +4,10 @@ The truth of a replica may differ from what the brain is told (`Truth.perturb`),
 decision rests on the model it is judged by. Seconds, tokens, fractions.
 """
 
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Literal
 
 import msgspec
@@ -60,12 +64,31 @@ class Fault(msgspec.Struct, frozen=True):
     factor: float = 4.0
 
 
+class RequestClass(msgspec.Struct, frozen=True):
+    """A share of all requests, drawn by chance, that are of this tier (-1 low, 0 standard, 1 high, 2 critical)."""
+
+    share: float
+    tier: int
+
+
+def tiers(classes: Sequence[RequestClass], count: int, seed: int) -> list[int]:
+    """The tier of each of so many requests; equal seeds, equal tiers. What no class takes is standard."""
+    if not classes:
+        return [0] * count
+    chance = random.Random(f"tiers {seed}")
+    bounds = list(accumulate(each.share for each in classes))
+    ranks = [each.tier for each in classes] + [0]
+    return [ranks[bisect_right(bounds, chance.random())] for _ in range(count)]
+
+
 class Scenario(msgspec.Struct, frozen=True):
     """A fleet, its truth, its faults and what is wanted of it.
 
     Requests that arrive before `warmup_s` are served but not counted. `progress_s`: how often streams report progress
     to the brain. `precision_floor`: the least precision that clients take, as they say it; by default the best there is.
     `clairvoyant`: the brain knows true output lengths and has fresh reports (a bound, not a policy).
+    `classes`: how important requests are. `moves`: running requests may be moved, and outlive their replica, if the
+    brain has it so.
     """
 
     pools: tuple[PoolSpec, ...] = (PoolSpec(),)
@@ -76,6 +99,8 @@ class Scenario(msgspec.Struct, frozen=True):
     progress_s: float = 0.25
     clairvoyant: bool = False
     precision_floor: str = ""
+    classes: tuple[RequestClass, ...] = ()
+    moves: bool = False
 
     @property
     def replicas(self) -> int:

@@ -18,11 +18,13 @@ from headway.workload.scaling import draw
 
 
 class Contender(msgspec.Struct, frozen=True):
-    """A policy by the name it is reported under, a maker of its brains, and whether it may see the future."""
+    """A policy by the name it is reported under, a maker of its brains, whether it may see the future, and whether
+    it moves running requests."""
 
     name: str
     make_brain: BrainMaker
     clairvoyant: bool = False
+    moves: bool = False
 
 
 class Sweep(msgspec.Struct, frozen=True):
@@ -121,8 +123,8 @@ class _Worker:
         load, known = self._arrivals(cell.load, cell.seed)
         contender = sweep.contenders[cell.contender]
         scenario = sweep.scenario
-        if contender.clairvoyant:
-            scenario = msgspec.structs.replace(scenario, clairvoyant=True)
+        if contender.clairvoyant or contender.moves:
+            scenario = msgspec.structs.replace(scenario, clairvoyant=contender.clairvoyant, moves=contender.moves)
         return simulate(
             scenario,
             load.requests,

@@ -14,7 +14,10 @@ class RunResult(msgspec.Struct, frozen=True):
     requests that ended ok; 0 (never NaN) where nothing was measured. `longest_wait_s` and `queue_p99_s`: from arrival
     to dispatch. `preempted` counts requests preempted at least once, `preemptions` all times. `kv_usage_std` is the
     mean over time of the standard deviation of KV use across replicas. `fairness` is Jain's index of output tokens
-    per replica (by capacity). `decision_us`: mean CPU time of the brain per request.
+    per replica (by capacity). `decision_us`: mean CPU time of the brain per request. `kv_gap_p95`: the fullest pool's
+    use less the emptiest's, 95 % quantile over time. `urgent`: requests of a high or critical tier. `moves`,
+    `failovers`, `evictions` of running requests that were made, `abandoned` ones, tokens prefilled again for them, and
+    what clients noticed of a move.
     """
 
     policy: str
@@ -43,6 +46,16 @@ class RunResult(msgspec.Struct, frozen=True):
     fairness: float
     gpu_hours_per_1k_good: float
     decision_us: float
+    kv_gap_p95: float = 0.0
+    urgent: int = 0
+    urgent_good: int = 0
+    urgent_ttft_p99_s: float = 0.0
+    moves: int = 0
+    failovers: int = 0
+    evictions: int = 0
+    abandoned: int = 0
+    replayed_tokens: int = 0
+    stall_p99_s: float = 0.0
 
     @property
     def good_share(self) -> float:
