@@ -232,7 +232,7 @@ def test_who_came_to_a_long_queue_is_asked_about_the_replica_that_has_its_prefix
 ) -> None:
     """It is closed to others, and nothing happened there: but this one needs no turn."""
     blocks = tuple(range(1, 9))
-    facts = {"prompt_tokens": 1024, "prompt_bytes": 4096, "tier": 1}
+    facts = {"prompt_tokens": 1024, "prompt_bytes": 4096, "tenant": "t"}
     config = BrainConfig(
         admission=AdmissionConfig(scan=1), pace=PaceConfig(burst_s=0.1, target=1.0), speed=SpeedConfig(enough=0)
     )
@@ -241,7 +241,7 @@ def test_who_came_to_a_long_queue_is_asked_about_the_replica_that_has_its_prefix
     assert sent_to(house.ask("r", prefix_hashes=blocks if cached else (), **facts)) == B
     assert sent_to(house.ask("q", prompt_tokens=500)) == A
     for name in ("x", "y"):
-        assert only(house.ask(name, prompt_tokens=500), Hold)
+        assert only(house.ask(name, prompt_tokens=500, tenant="z"), Hold)
     assert only(house.ask("t", prefix_hashes=blocks, **facts), Hold)
     for replica_id in gone:
         house.tell(DrainAsked(house.now, replica_id))

@@ -129,9 +129,7 @@ def test_a_deadline_that_the_queue_cannot_keep_is_refused_at_once() -> None:
     assert refused(commands) == {"hurried": (429, "deadline")}
     assert only(commands, Reject)[0].retry_after_s >= 15.0
     held = only(ask(house, "patient", 900, deadline=house.now + 100.0), Hold)[0]
-    assert (
-        house.brain.prospect(RequestId("patient")) == (held.position, held.wait_s) == (1, pytest.approx(0.9, abs=0.1))
-    )
+    assert house.brain.prospect(RequestId("patient")) == (held.position, held.wait_s) == (1, pytest.approx(1.0))
     assert house.brain.prospect(RequestId("w39")) == (21, pytest.approx(21 * held.wait_s))
     assert house.brain.prospect(RequestId("hurried")) is None
     assert house.brain.prospect(RequestId(current)) is None
@@ -152,6 +150,32 @@ def test_the_reserve_is_for_the_critical(binds_late: bool) -> None:
         assert sent_to(ask(house, f"r{n}", 100)) == "a"
     assert sent_to(ask(house, "c", 100, tier=Tier.CRITICAL)) == "b"
     house.tell(RequestCancelled(house.now, RequestId("nobody")))
+
+
+def test_what_is_critical_goes_at_once_however_many_others_wait() -> None:
+    house = ready("a", "b", reserved=0.5, scan=4)
+    ask(house, "r", 900)
+    for n in range(20):
+        ask(house, f"low{n}", 900, tier=Tier.LOW)
+    assert sent_to(ask(house, "c", 400, tier=Tier.CRITICAL)) == "b"
+    assert sent_to(ask(house, "d", 400, tier=Tier.CRITICAL)) == "b"
+    assert sent_to(ask(house, "p", 150)) is None, "what is ordinary has to wait: b is not for it, and a is full"
+
+
+def test_what_is_critical_overtakes_nobody_and_keeps_its_replica() -> None:
+    house = ready("a", "b", reserved=0.5, bypass_max=2)
+    ask(house, "r", 900)
+    ask(house, "low", 900, tier=Tier.LOW)
+    queue = house.brain._admission.queues["m"]
+    for n in range(5):
+        assert sent_to(ask(house, f"c{n}", 100, tier=Tier.CRITICAL)) == "b"
+        house.end(f"c{n}-0")
+    assert queue.outrun is None
+    for n in range(2):
+        assert sent_to(ask(house, f"o{n}", 40, tier=Tier.LOW)) == "a"
+        house.end(f"o{n}-0")
+    assert (queue.kept, queue.kept_for) == ("a", "low"), "b has more room, but is not for it"
+    assert sent_to(ask(house, "c", 100, tier=Tier.CRITICAL)) == "b"
 
 
 def test_limits_and_ends_balance() -> None:

@@ -22,6 +22,7 @@ def test_whole_replicas_first_and_a_part_of_one_more() -> None:
     assert [reserve.leaves(view, 100.0) for view in found] == [True, True, True, False]
     assert [reserve.leaves(view, 101.0) for view in found] == [True, True, False, False], "half of c is reserved"
     assert reserve.binds(found)
+    assert [reserve.whole(view.spec.id) for view in found] == [False, False, False, True]
 
 
 def test_a_part_of_one_is_no_reason_to_refuse_an_idle_or_unknown_one() -> None:

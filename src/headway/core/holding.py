@@ -44,7 +44,8 @@ class Holding:
 
     def admit(self, job: Job, pool: Pool, at: float, out: list[Command]) -> None:
         """A request came: it goes, waits, or is refused because too many wait. Others may wait who are to go first;
-        then it waits too, though it might fit."""
+        then it waits too, though it might fit. Those who matter less are no such others, however many they are, and
+        nobody overtakes them by going first."""
         admission, request = self._admission, job.request
         self._jobs[request.id] = job
         pace = admission.pace
@@ -54,14 +55,18 @@ class Holding:
         queue = admission.queues.get(lane(request)) if admission.queues else None
         choice = None
         if not admission.over_share(job, pool.replicas) and (
-            not queue or (len(queue) <= admission.config.scan and queue.turns.first(request.tier, request.tenant))
+            not queue
+            or (
+                queue.turns.from_tier(request.tier) <= admission.config.scan
+                and queue.turns.first(request.tier, request.tenant)
+            )
         ):
             choice = self.choose(job, pool, at)
         if choice is None:
             self._hold(job, pool, at, out)
             return
         if queue is not None:
-            if queue:
+            if queue and request.tier <= queue.turns.highest:
                 queue.overtake()
             queue.turns.charge(request.tenant, cost(job))
         self._send(job, choice, at, out)
@@ -136,7 +141,8 @@ class Holding:
 
     def _keep(self, queue: HoldQueue, pool: Pool) -> None:
         """Whoever is first and was overtaken often enough has a replica kept for it: the one with the most headroom, of
-        those that can hold it at all. Only that one is closed to the others: one huge prompt must not stop a fleet."""
+        those that can hold it at all and are not reserved for others. Only that one is closed to the others: one huge
+        prompt must not stop a fleet."""
         head = queue.outrun
         if head is None:
             return
@@ -144,7 +150,12 @@ class Holding:
         if queue.kept_for == job.request.id and pool.candidate(queue.kept) is not None:
             return
         large = [replica.spec.id for replica in pool.replicas if not 0 < context_limit(replica) < job.at_least]
-        views = [view for view in map(pool.candidate, large) if view is not None]
+        reserved = self._admission.reserved(job.request, pool.replicas, pool.candidates)
+        views = [
+            view
+            for view in map(pool.candidate, large)
+            if view is not None and not (reserved and reserved.whole(view.spec.id))
+        ]
         if views:
             queue.kept = max(views, key=_headroom).spec.id
             queue.kept_for = job.request.id

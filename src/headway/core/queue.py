@@ -23,6 +23,10 @@ from headway.core.turns import Sorted, Turns, discard
 _TOP = int(Tier.HIGH)
 """As high as waiting lifts anybody: what is critical stays before what merely waited."""
 
+_PACE_STEP = 0.1
+"""What the last gap counts for in the pace, once there were ten; until then all count alike, and nothing counts that
+never was."""
+
 
 def _alike(_tenant: str) -> float:
     return 1.0
@@ -55,6 +59,7 @@ class HoldQueue:
         self._serial = 0
         self._released_at: float | None = None
         self.pace_s = 0.0  # between two dispatches, 0 while unknown
+        self._gaps = 0
         self._promised = 0.0
         self.bytes = 0
         self.timer_at = math.inf
@@ -148,8 +153,8 @@ class HoldQueue:
         item = self._items[request_id]
         self.turns.charge(item.tenant, item.cost)
         if self._released_at is not None:
-            gap = at - self._released_at
-            self.pace_s += 0.1 * (gap - self.pace_s)
+            self._gaps += 1
+            self.pace_s += max(_PACE_STEP, 1.0 / self._gaps) * (at - self._released_at - self.pace_s)
         self._released_at = at
         self.remove(request_id)
 

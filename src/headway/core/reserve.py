@@ -27,7 +27,11 @@ class Reserve:
 
     def binds(self, candidates: Sequence[ReplicaView]) -> bool:
         """Whether somebody is left for the others, so that the reserve can stand."""
-        return any(self._shares.get(view.spec.id, 0.0) < 1.0 for view in candidates)
+        return not all(self.whole(view.spec.id) for view in candidates)
+
+    def whole(self, replica_id: ReplicaId) -> bool:
+        """Whether nobody else ever goes there."""
+        return self._shares.get(replica_id, 0.0) >= 1.0
 
     def leaves(self, view: ReplicaView, peak: float) -> bool:
         """Whether a request that will hold so many tokens may go there."""
