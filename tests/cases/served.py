@@ -117,7 +117,8 @@ async def serving(
 ) -> AsyncIterator[Served]:
     """Serve an engine per script, and what listens at `urls`. At the end the books are in order, and SIGTERM ends it.
 
-    Engines are known to be vLLM's with the model `m`, unless they are to be `detected`.
+    Engines are known to be vLLM's with the model `m`, unless they are to be `detected`. They are not warmed up unless
+    the settings say so: a script answers whatever it is asked, even if that takes a minute.
     """
     engines = [ScriptedEngine(script, scripts.vllm_paths()) for script in engine_scripts]
     for engine in engines:
@@ -125,6 +126,7 @@ async def serving(
     known: dict[str, str] = {} if detected else {"engine": "vllm", "model": "m"}
     replicas = [{"url": url, **known} for url in (*(engine.url for engine in engines), *urls)]
     whole: dict[str, Any] = {"listen": {"port": 0}, "admin": {"port": 0}, "replicas": replicas, **(settings or {})}
+    whole["observe"] = {"warm_up": False, **whole.get("observe", {})}
     (folder / "headway.yaml").write_text(json.dumps(whole))
     with running(folder, "serve", "serve", "--config", str(folder / "headway.yaml")) as process:
         served = Served(process, engines)

@@ -130,6 +130,9 @@ async def test_invented_names_cost_nothing(served: Served) -> None:
                     assert (await client.ask(body=chat(user=word(chance)), headers=headers)).status == 200
 
     await some(rounds(20_000, 1_500))
+    async with asyncio.timeout(10.0):
+        while b'horizon="2s"' not in await served.page():  # noqa: ASYNC110 - judged once they are due
+            await asyncio.sleep(0.1)
     before, memory = await served.page(), served.memory_bytes()
     await some(rounds(70_000, 1_500))
     began = time.perf_counter()

@@ -86,11 +86,17 @@ class Connection(asyncio.Protocol):
         self._in_body = True
 
     def on_body(self, data: bytes) -> None:
-        """llhttp: a piece of the body."""
-        self._body.append(data)
+        """llhttp: a piece of the body. The first one beyond the cap is the last: whoever asked gets to run later, and
+        the peer may send faster than that."""
+        if not self._pending():
+            return
         self._length += len(data)
-        if self._length > self._cap:
-            self._end(Answer(self._parser.get_status_code(), b"".join(self._body)[: self._cap], cut=True))
+        excess = self._length - self._cap
+        self._body.append(data if excess <= 0 else data[:-excess])
+        if excess > 0:
+            self.transport.abort()
+            self._end(Answer(self._parser.get_status_code(), b"".join(self._body), cut=True))
+            self._body = []
 
     def on_message_begin(self) -> None:
         """llhttp: an answer begins. A second one was not asked for."""
