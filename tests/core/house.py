@@ -7,7 +7,7 @@ import msgspec
 
 from headway.core.brain import Brain
 from headway.core.commands import Command, Dispatch, Record
-from headway.core.constants import BrainConfig
+from headway.core.constants import BrainConfig, MemoryConfig
 from headway.core.events import (
     AttemptFinished,
     FirstToken,
@@ -18,11 +18,20 @@ from headway.core.events import (
     SampleTaken,
 )
 from headway.core.ids import AttemptId, ReplicaId, RequestId
+from headway.core.memory import HORIZONS, Outlook
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.plugin import Chance
 from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import Demand, RequestInfo
 from headway.core.view import Decision, ReplicaView
+
+BY_HAND = MemoryConfig(spare=0.01, z=2.0)
+"""For figures that are worked out in a test: one percent of a pool is never promised, two deviations are kept clear."""
+
+
+def outlook(*survival: float, sequences: int = 1) -> Outlook:
+    """Survival at the first horizons; none lives to see the others."""
+    return Outlook([*survival, *[0.0] * (len(HORIZONS) - len(survival))], sequences)
 
 
 class FewestInFlight:

@@ -7,13 +7,13 @@ from headway.core.commands import Command
 from headway.core.entries import Entry, Job, Tries
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId, RequestId
-from headway.core.memory import Outlook
+from headway.core.memory import HORIZONS
 from headway.core.replica import LoadSample
 from headway.core.request import Demand
-from tests.core.house import demand, request, spec
+from tests.core.house import BY_HAND, demand, outlook, request, spec
 
 A = ReplicaId("a")
-FLAT = Outlook([1.0] + [0.0] * 7)
+FLAT = outlook(1.0)
 
 
 def job(name: str, tokens: int = 100, **facts: object) -> Job:
@@ -31,7 +31,7 @@ class Gate:
     """Admission over one replica."""
 
     def __init__(self, **facts: object) -> None:
-        self.fleet = Fleet()
+        self.fleet = Fleet(memory=BY_HAND)
         self.out: list[Command] = []
         self.replica = self.fleet.upsert(spec("a", **facts), 0.0, False, self.out)
         self.admission = Admission(self.fleet)
@@ -97,8 +97,8 @@ def test_the_horizons_decide_where_the_cheap_bound_cannot() -> None:
     gate = Gate(kv_capacity_tokens=3000)
     gate.open("r-0", 2000)
     growing = job("x", 100)
-    growing.part = Outlook([1.0, 0.9, 0.9, 0.9, 0.9, 0.9, 0.0]).share(100.0)
-    growing.part.var[:] = [0.0] * 8
+    growing.part = outlook(1.0, *[0.9] * (len(HORIZONS) - 2)).share(100.0)
+    growing.part.var[:] = [0.0] * len(HORIZONS)
     growing.part.sigma_bound = 0.0
     gate.fleet.take_changed(0.0)
     view = gate.replica.view

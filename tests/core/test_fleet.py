@@ -9,23 +9,23 @@ from headway.core.constants import FleetConfig
 from headway.core.entries import Entry
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId
-from headway.core.memory import Outlook
+from headway.core.memory import HORIZONS
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import LoadSample
 from headway.core.standing import Replica
 from headway.core.view import Breaker, ReplicaView
-from tests.core.house import demand, request, spec
+from tests.core.house import BY_HAND, demand, outlook, request, spec
 from tests.interpreted import interpreted
 
 A = ReplicaId("a")
-OUTLOOK = Outlook([1.0] + [0.0] * 7)
+OUTLOOK = outlook(1.0)
 
 
 class Yard:
     """A fleet of one replica, and its clock."""
 
     def __init__(self, config: FleetConfig | None = None, **facts: object) -> None:
-        self.fleet = Fleet(config)
+        self.fleet = Fleet(config, BY_HAND)
         self.now = 10.0
         self.out: list[Command] = []
         self.replica: Replica = self.fleet.upsert(spec("a", **facts), self.now, False, self.out)
@@ -548,4 +548,4 @@ def test_hits_are_tokens_below_the_whole_prompt() -> None:
 def test_embeddings_hold_their_prompt_and_are_gone() -> None:
     expected = Yard().fleet.expect(request("r", generates=False), 0, {}, 10.0)
     assert (expected.demand.output_mean, expected.demand.output_limit) == (0.0, 0)
-    assert expected.part.mean[1:] == [0.0] * 7
+    assert expected.part.mean[1:] == [0.0] * len(HORIZONS[1:])

@@ -9,10 +9,10 @@ from headway.core.constants import LedgerConfig
 from headway.core.entries import Entry
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.ledger import Account, Ledger
-from headway.core.memory import Outlook
+from headway.core.memory import HORIZONS, Outlook
 from tests.core.house import demand, request
 
-OUTLOOK = Outlook([0.5**i for i in range(8)])
+OUTLOOK = Outlook([0.5**i for i in range(len(HORIZONS))])
 REPLICAS = [ReplicaId("a"), ReplicaId("b")]
 
 

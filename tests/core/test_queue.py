@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Tries
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.memory import HORIZONS, Outlook
 from headway.core.queue import HoldQueue
-from tests.core.house import demand, request
+from tests.core.house import demand, outlook, request
 
-FLAT = Outlook([1.0] + [0.0] * len(HORIZONS[1:]))
+FLAT = outlook(1.0)
 
 
 def job(name: str, at: float = 0.0, **facts: object) -> Job:

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.entries import Job, Tries, Waiting
-from headway.core.memory import Outlook
 from headway.core.turns import Turns
-from tests.core.house import demand, request
+from tests.core.house import demand, outlook, request
 
-FLAT = Outlook([1.0] + [0.0] * 7)
+FLAT = outlook(1.0)
 
 
 def waiting(serial: int, tenant: str = "", tier: int = 0, due: float = math.inf, cost: float = 10.0) -> Waiting:
