@@ -51,6 +51,7 @@ class Refuser:
         self.refusing = False
         self.asked = 0
         self.url = ""
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> None:
         """Listen."""
@@ -58,6 +59,7 @@ class Refuser:
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -66,6 +68,9 @@ class Refuser:
                     await reader.readexactly(int(head[at + 15 :].split(b"\r\n", 1)[0]))
                 writer.write(self._answer(head.startswith(b"post")))
         except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self._writers.discard(writer)
             writer.close()
 
     def _answer(self, posted: bool) -> bytes:
@@ -79,13 +84,17 @@ class Refuser:
                 f"content-length: {len(said)}\r\n\r\n{said}"
             ).encode()
         chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}
-        said = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n"
+        said = f"data: {json.dumps(chunk, separators=(',', ':'))}\n\ndata: [DONE]\n\n"
         head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         return f"{head}{len(said):x}\r\n{said}\r\n0\r\n\r\n".encode()
 
-    def stop(self) -> None:
-        """Listen no more."""
+    async def stop(self) -> None:
+        """Listen no more, and let nobody hang."""
         self._server.close()
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+        while self._writers:  # noqa: ASYNC110 each leaves by itself, within a few turns of the loop
+            await asyncio.sleep(0)
 
 
 class Fleet:
