@@ -44,7 +44,8 @@ def wish(path: str, **more: Any) -> dict[str, Any]:
 
 
 def plain(data: bytes) -> bytes:
-    """A stream without what tells one run from another."""
+    """A stream without what tells one run from another, nor the fingerprint that is missing where we end it."""
+    data = re.sub(rb',"system_fingerprint":"[^"]*"', b"", data)
     return re.sub(rb'"id":"[^"]*"', b'"id":"x"', data)
 
 

@@ -1,6 +1,6 @@
 """Moves, evictions, deaths, failing targets and leaving clients at random bytes: nothing is lost, doubled or reordered.
 
-Each answer is compared with that of an undisturbed run. 100,000 disturbances with HEADWAY_SOAK=1.
+Each answer is compared with that of an undisturbed run. More than 100,000 disturbances with HEADWAY_SOAK=1.
 """
 
 import asyncio
@@ -68,8 +68,10 @@ class Storm:
         async with self.house.client() as client:
             if leaves:
                 await client.send(request(path, body))
-                while len(client.received) < leaves and not client.received.endswith(scripts.LAST_CHUNK):
-                    await client.read_bytes(len(client.received) + 1)
+                size = -1
+                while size < len(client.received) < leaves and not client.received.endswith(scripts.LAST_CHUNK):
+                    size = len(client.received)
+                    await client.read_bytes(size + 1)
                 self.tally["client: left"] += 1
                 return
             answer = await client.ask(path, body)
@@ -86,14 +88,15 @@ class Storm:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(rounds(70, 1)))
 @case(*(scripts.stream(1),) * 3, config=HASTY, brain=PATIENT, model=MODEL)
-async def test_nothing_is_lost_doubled_or_reordered(house: House) -> None:
-    storm = Storm(house, 7)
+async def test_nothing_is_lost_doubled_or_reordered(house: House, seed: int) -> None:
+    storm = Storm(house, seed)
     obey(house)
     pieces = random.Random(3)
     sizes = (0, 0, 0, 1400, 333, 100)
     speak(house, trouble=storm.trouble, sent=storm.sent, gap_s=0.0005, piece=lambda: pieces.choice(sizes))
-    total, numbers = rounds(40_000, 300), iter(range(10**9))
+    total, numbers = rounds(1000, 300), iter(range(10**9))
 
     async def client() -> None:
         while (number := next(numbers)) < total:

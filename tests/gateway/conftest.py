@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from headway.gateway import attempt, exchange
+from headway.gateway import attempt, exchange, mover
 from tests.interpreted import COMPILED
+
+GUARDED: tuple[tuple[Any, Mapping[Any, frozenset[Any]]], ...] = (
+    (exchange.Exchange, exchange.MOVES),
+    (attempt.Attempt, attempt.MOVES),
+    (mover.Mover, mover.MOVES),
+)
 
 
 class Guarded:
@@ -34,5 +40,5 @@ class Guarded:
 def moves(monkeypatch: pytest.MonkeyPatch) -> None:
     if COMPILED:
         return  # nothing can come between compiled code and its attributes
-    for kind, table in ((exchange.Exchange, exchange.MOVES), (attempt.Attempt, attempt.MOVES)):
+    for kind, table in GUARDED:
         monkeypatch.setattr(kind, "_state", Guarded(kind.__dict__["_state"], table))

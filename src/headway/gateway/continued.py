@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headway.core.commands import Dispatch
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.gateway.attempt import OVER, SENT, Attempt
+from headway.gateway.attempt import CONNECTING, OVER, SENT, Attempt
 from headway.gateway.errand import Errand, Steps
 from headway.gateway.facts import Facts
 from headway.gateway.preparing import Place, Ready, ready, warm
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from headway.gateway.mover import Mover
 
 OK: Final = OutcomeKind.OK
+PREPARE_S: Final = 10.0
+"""Patience with an engine that is asked what ids spell: it takes milliseconds."""
 
 
 class Continued(Attempt):
@@ -59,6 +61,7 @@ class Continued(Attempt):
 
     def prepare(self) -> None:
         """Find the cut and begin. What the client has must not change any more."""
+        self._wait(PREPARE_S)
         self.tape = self._mover.tape.fork()
         self._run(ready(self._mover.score, self.tape, self._place()), self._prepared)
 
@@ -90,6 +93,18 @@ class Continued(Attempt):
             self._errand = None
         super().drop()
 
+    @property
+    def overdue(self) -> bool:
+        """Whether deadlines apply to it."""
+        return self._errand is not None or super().overdue
+
+    def expired(self, at: float) -> float:
+        """The deadline passed."""
+        if self._errand is None:
+            return super().expired(at)
+        self.end(OutcomeKind.FIRST_BYTE_TIMEOUT, f"it did not say what ids spell within {PREPARE_S:g} s")
+        return 0.0
+
     def go_on(self) -> bool:
         """What an engine says of a continuation is not for the client."""
         return False
@@ -102,9 +117,11 @@ class Continued(Attempt):
         """The client has nothing of it."""
         self._mover.target_failed(self, kind, detail)
 
-    def undone(self, kind: OutcomeKind, detail: str) -> None:
-        """The client has nothing of it, and the brain is to say what now."""
-        super().failed(kind, detail)
+    def undone(self, kind: OutcomeKind, tokens: int, detail: str) -> None:
+        """The client has nothing of it, but so many tokens of others: whoever goes on with these is the brain's choice,
+        as if the last replica that said something had been lost again."""
+        sent = self._state > CONNECTING
+        self._over(kind, Outcome(kind, 0, True, sent, output_tokens=tokens, detail=detail, resumable=True))
 
     def broken(self, kind: OutcomeKind, detail: str, farewell: bytes = b"") -> None:
         """Its stream cannot be completed."""

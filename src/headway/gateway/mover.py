@@ -65,6 +65,9 @@ FINAL: Final = frozenset({OutcomeKind.CANCELLED, OutcomeKind.CLIENT_ERROR})
 """Failures of a continuation that no other replica would mend."""
 
 OK: Final = OutcomeKind.OK
+COMMENT: Final = b": waiting for a replica\n"
+"""Between two events, and no event itself: clients skip it."""
+
 NOTHING: Final = Score("", b"", None, Continuation(), Way.NONE, resume_body.Stops())  # type: ignore[arg-type]
 
 
@@ -142,6 +145,7 @@ class Mover:
     def resumed(self, command: Dispatch) -> Continued:
         """A replica is to go on with it."""
         self._state = ALONE
+        self._keep_alive()
         return Continued(self._exchange, command, self)
 
     def aborted(self, attempt: AttemptId) -> bool:
@@ -190,6 +194,9 @@ class Mover:
         """The target has read what there is: make the cut."""
         if target is not self._target:
             return
+        if self.tape.ended or not self.can_go_on():
+            self._give_up(OutcomeKind.CANCELLED, "the source said its last")
+            return
         self._state = CUTTING
         self._since = now()
         self.spool.hold()
@@ -201,13 +208,14 @@ class Mover:
         if target is self._target:
             self._give_up(kind, detail)
         elif self._state == ALONE and self._exchange.counts(target):
-            self._disarm()
             if kind in FINAL:
                 target.settle(kind, True, detail)
                 self._exchange.refuse(502, "upstream_failed", f"The answer could not be continued: {detail}.")
             else:
                 self._state = WAITING
-                target.undone(kind, detail)
+                self._exchange.undecided()
+                target.drop()
+                target.undone(kind, max(1, self.tape.generated), detail)
 
     def nothing_left(self, target: Continued) -> None:
         """All that may be said was said: the source will say so, or is gone and we do."""
@@ -228,10 +236,10 @@ class Mover:
         at = now()
         exchange.plane.telemetry.moves.gap("cut" if target is self._target else "resumed", at - self._since)
         self._disarm()
-        tokens = self.tape.generated
+        tokens = 0
         if target is self._target:
-            source = exchange.source
-            self._target = None
+            source, self._target = exchange.source, None
+            tokens = self._said(source)
         exchange.first_token(at)
         exchange.plane.driver.post(FirstToken(at, target.id))
         self._state = PLAIN
@@ -291,6 +299,7 @@ class Mover:
         self._since = now()
         self.spool.through(None, False)
         self._exchange.undecided()
+        self._keep_alive()
         source.leave(kind, self._said(source), detail)
 
     def _replace(self, source: "Attempt", kind: OutcomeKind, detail: str) -> None:
@@ -300,7 +309,7 @@ class Mover:
         cutting = self._state == CUTTING
         self._state = ALONE
         self._since = now()
-        self._disarm()
+        self._keep_alive()
         self.spool.through(None, False)
         self._exchange.take(target)
         source.leave(kind, self._said(source), detail)
@@ -321,8 +330,11 @@ class Mover:
         source.settle(kind, True, detail)
         self._exchange.relayed(OK)
 
-    def _said(self, source: "Attempt") -> int:
-        return source.said() if isinstance(source, Continued) else self.tape.generated
+    def _said(self, source: "Attempt | None") -> int:
+        """Tokens that the client has. Only ids are counted by the tape whoever said them."""
+        if isinstance(source, Continued) and self.score.way is not Way.IDS:
+            return source.said()
+        return self.tape.generated
 
     def _keep(self, size: int) -> None:
         self._exchange.plane.body_bytes += size - self._kept_bytes
@@ -336,6 +348,17 @@ class Mover:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _keep_alive(self) -> None:
+        """The client may have to wait: tell it from time to time that nothing is lost, if that is wanted."""
+        self._disarm()
+        seconds = self._moving.keepalive_s
+        if seconds:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._comment)
+
+    def _comment(self) -> None:
+        self.spool.say(COMMENT)
+        self._keep_alive()
 
     def _late(self) -> None:
         self._timer = None
