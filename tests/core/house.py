@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Self
 
 import msgspec
 
@@ -81,7 +82,7 @@ class House:
     def tell(self, event: object) -> list[Command]:
         return self.brain.handle(event)  # type: ignore[arg-type]
 
-    def wait(self, seconds: float) -> "House":
+    def wait(self, seconds: float) -> Self:
         self.now += seconds
         return self
 
