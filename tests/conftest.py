@@ -6,11 +6,15 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import uvloop
 
 BOUND_S = 2400 if os.environ.get("HEADWAY_SOAK") == "1" else 60
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+hypothesis.settings.register_profile("house", deadline=None)  # how long an example takes depends on who else is at work
+hypothesis.settings.load_profile("house")
 
 
 @pytest.fixture(scope="session")

@@ -148,6 +148,16 @@ def test_every_policy_may_be_put_behind_the_queue() -> None:
     assert only(ask(house, "s", 900), Hold)
 
 
+def test_who_does_not_wait_has_no_place_in_a_queue() -> None:
+    house = ready("a")
+    ask(house, "r", 900)
+    holding, jobs = house.brain._holding, house.brain._jobs
+    assert holding.prospect(jobs[RequestId("r")]) is None, "nobody waits at all"
+    ask(house, "s", 900)
+    assert holding.prospect(jobs[RequestId("r")]) is None
+    assert holding.prospect(jobs[RequestId("s")]) == (1, 0.0)
+
+
 def test_without_the_hold_memory_is_no_reason() -> None:
     config = BrainConfig(admission=AdmissionConfig(hold=False))
     house = House(FewestInFlight(binds_late=True), config)
