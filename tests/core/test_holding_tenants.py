@@ -210,3 +210,34 @@ def test_shedding_takes_only_what_matters_less() -> None:
     house.brain._holding.shed("m", Tier.STANDARD, house.now, out)
     assert refused(out) == {"low": (503, "shed"), "low2": (503, "shed")}
     assert [held.request_id for held in house.brain.snapshot(house.now).held] == ["plain"]
+
+
+def test_who_is_late_takes_no_room_that_one_in_time_waits_for() -> None:
+    house = ready("a", late_spare=0.0)
+    for name, tokens in (("r", 500), ("q", 400)):
+        assert sent_to(ask(house, name, tokens))
+    assert only(ask(house, "late", 300), Hold)
+    house.wait(2.0)
+    assert only(ask(house, "timely", 600), Hold)
+    assert released(house.end("q-0")) == [], "it would fit, and cost the other its objective"
+    assert released(house.end("r-0")) == ["timely", "late"]
+
+
+def test_who_is_late_leaves_a_share_of_every_pool_to_those_in_time() -> None:
+    house = ready("a", late_spare=0.15)
+    for name, tokens in (("r", 500), ("q", 400)):
+        assert sent_to(ask(house, name, tokens))
+    assert only(ask(house, "late", 400), Hold)
+    house.wait(2.0)
+    assert released(house.end("q-0")) == []
+    assert sent_to(ask(house, "timely", 400)), "as much, but it can still be served in time"
+    assert released(house.end("timely-0")) == []
+    assert released(house.end("r-0")) == ["late"]
+
+
+def test_who_is_late_has_an_idle_replica_to_itself() -> None:
+    house = ready("a", late_spare=0.15)
+    assert sent_to(ask(house, "r", 900))
+    assert only(ask(house, "late", 900), Hold)
+    house.wait(2.0)
+    assert released(house.end("r-0")) == ["late"]

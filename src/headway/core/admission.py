@@ -170,17 +170,18 @@ class Admission:
 
         Upper bounds first, the cheapest of all (which also holds where the pool's size is unknown) before all.
         Only if the sum of both reaches is too much are the horizons walked. What a view has refused, it refuses to
-        whoever needs as much.
+        whoever needs as much (unless it was refused for being late).
         """
         part, memory = job.part, self._fleet.memory
         refused = self._refused.get(view.spec.id)
         if refused is not None and refused[0] is view and part.peak >= refused[1]:
             return False
-        if view.headroom_tokens >= part.mean_bound + memory.z * (view.headroom_sigma + part.sigma_bound):
+        spared = self._spared(job, view, at)
+        if view.headroom_tokens - spared >= part.mean_bound + memory.z * (view.headroom_sigma + part.sigma_bound):
             return True
         if view.in_flight == 0 and view.running <= 0:
             return True
-        room = view.kv_capacity_tokens * (1.0 - memory.spare)
+        room = view.kv_capacity_tokens * (1.0 - memory.spare) - spared
         spread = memory.z * (math.sqrt(view.peak_var) + math.sqrt(part.peak_var))
         if view.peak_mean + part.peak + spread <= room:
             return True
@@ -188,8 +189,15 @@ class Admission:
         _, kv, kv_var = self._fleet.viewing.foreign(replica, at) or (0, 0.0, 0.0)
         if replica.account.curve.fits(part, room - kv, kv_var, memory.z):
             return True
-        self._refused[view.spec.id] = (view, part.peak)
+        if not spared:
+            self._refused[view.spec.id] = (view, part.peak)
         return False
+
+    def _spared(self, job: Job, view: ReplicaView, at: float) -> float:
+        """KV tokens that are not for this request: what is late takes only what others leave. (Whoever has begun goes
+        on as soon as it can.)"""
+        late = self.config.order and job.due is not None and job.due < at and not job.generated
+        return self.config.late_spare * view.kv_capacity_tokens if late else 0.0
 
     def forget(self, replica_id: ReplicaId) -> None:
         """The replica is gone."""

@@ -190,6 +190,8 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     looks for somebody who fits.
     `lag_quantile`: so many first tokens take less, beyond their own prefill, than is allowed for; learned in steps of
     `lag_step` of it (of `lag_least_s` at least), and a share `lag_most` of a request's slack at most.
+    `late_spare`: the share of every pool that those who missed their objective leave to those who can still keep it. A
+    backlog would keep every pool full, and whoever comes after an overload would wait for room as in it.
     `rise_s`: whoever has waited so long counts as one tier higher (0: never). `max_queued_bytes`: bodies of all who
     wait, in all queues. `retry_after_max_s` bounds what clients are told; `retry_share`: the share of the pace that is
     promised to those who come back (the rest is for those who come first).
@@ -214,6 +216,7 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     max_queued_bytes: int = 128 * 1024 * 1024
     retry_after_max_s: float = 120.0
     retry_share: float = 0.3
+    late_spare: float = 0.15
     reserved: float = 0.0
 
 

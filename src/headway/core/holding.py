@@ -115,20 +115,24 @@ class Holding:
     def _release(
         self, queue: HoldQueue, pool: Pool, replica_id: ReplicaId | None, at: float, out: list[Command]
     ) -> None:
-        """One look at the head and those behind it. Who needs more than one that did not fit is not asked."""
+        """One look at the head and those behind it. Who needs more than one that did not fit is not asked, nor who is
+        late once one did not that is not: there is always a late one small enough for whatever room is made, and each
+        that took it would cost another its objective. (Who has a replica kept for it needs no other.)"""
         self._keep(queue, pool)
         first, too_big, admission = True, math.inf, self._admission
+        timely_waits = False
         for item in queue.within_reach(at):
             job = item.job
             among = self._asked(pool, replica_id, at)
             if not among:
                 break
-            if job.part.peak >= too_big or admission.over_share(job, pool.replicas):
+            if job.part.peak >= too_big or (item.late and timely_waits) or admission.over_share(job, pool.replicas):
                 continue
             choice = self.choose(job, pool, at, None, _with_warmest(among, job, pool))
             if choice is None:
                 first = False
                 too_big = job.part.peak
+                timely_waits = timely_waits or not (item.late or job.request.id == queue.kept_for)
                 continue
             if not first:
                 queue.overtake(item.late)
@@ -268,6 +272,10 @@ class Holding:
                 queue.remove(request_id)
                 text = "the model is overloaded, and more important requests wait"
                 self._refuse(item.job, Reject(request_id, 503, "shed", text, queue.promise_s(at), shed=True), out)
+
+    def waiting(self, model: str) -> int:
+        """How many wait for a model."""
+        return sum(len(queue) for queue in self._admission.lanes(model))
 
     def blocked(self, model: str, tier: int) -> Job | None:
         """The first who waits for a model and is at least so important, None if nobody is."""
