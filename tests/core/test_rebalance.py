@@ -168,6 +168,14 @@ class TestMemory:
         scene.fill("a", 6, 900)
         assert begun(scene.tick()) == []
 
+    def test_who_fits_nowhere_keeps_nobody_from_going(self) -> None:
+        scene = Scene("a", "b")
+        scene.run("huge", "a", 5000)
+        scene.fill("a", 6, 850)
+        scene.fill("b", 10, 500)
+        (migrate,) = only(scene.tick(), Migrate)
+        assert migrate.request_id != "huge"
+
     def test_what_others_hold_counts(self) -> None:
         scene = Scene("a", "b")
         scene.fill("a", 6, 900)
@@ -339,11 +347,14 @@ class TestBalance:
         assert begun(scene.tick(ticks - 1)) == []
         assert begun(scene.tick()) == [("balance", "a", "b")]
 
-    def test_what_would_only_turn_it_round_stays(self) -> None:
+    @pytest.mark.parametrize(("large", "moves"), [(1500, True), (2000, False)])
+    def test_what_would_only_turn_it_round_stays(self, large: int, moves: bool) -> None:
+        """One is 3,500 tokens fuller than the other."""
         scene = Scene("a", "b", per_request_s=0.002)
-        scene.run("large", "a", 5000)
-        scene.fill("a", 9, 1, resumable=False)
-        assert begun(scene.tick(9)) == []
+        scene.run("large", "a", large)
+        scene.fill("a", 10, (5500 - large) // 10, resumable=False)
+        scene.fill("b", 1, 2000)
+        assert begun(scene.tick(STRATEGIES["balanced"].ticks)) == ([("balance", "a", "b")] if moves else [])
 
     def test_fullness_is_of_its_own_pool(self) -> None:
         scene = Scene(per_request_s=0.002)
@@ -601,11 +612,10 @@ def test_only_to_where_it_would_go_on_as_it_is(other: dict[str, str]) -> None:
 
 
 def test_aliases_of_a_model_are_looked_at_once() -> None:
-    scene = Scene()
+    scene = Scene(dry_run=True, cooldown_s=10.0)
     scene.join("a", "b", serves={"m": "m", "alias": "m"})
     scene.fill("a", 11, 900)
-    (migrate,) = only(scene.tick(), Migrate)
-    scene.end(migrate.attempt_id, OutcomeKind.BACKPRESSURE)
+    assert [told.result for told in entries(scene.tick(), Moved)] == ["planned"]
 
 
 def test_one_replica_has_nobody_to_give_to() -> None:
