@@ -8,7 +8,12 @@ import msgspec
 
 from headway.workload.accounts import Kind
 
-REFUSALS = frozenset({"queue_full", "queue_timeout", "no_replica", "deadline", "overloaded", "draining"})
+REFUSALS = frozenset(
+    {
+        *("queue_full", "queue_timeout", "deadline", "shed", "new_sessions_refused"),
+        *("no_replica", "overloaded", "draining"),
+    }
+)
 """`error.code` of Headway's own refusals for lack of room; with 429 or 503 they make a request shed, not failed."""
 
 
