@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from headway.gateway.mover import Mover
 
 OK: Final = OutcomeKind.OK
+AGAIN: Final = 4
+"""Tokens that may have to be generated again before there is something new: a character has so many. Text with broken
+characters can need many more, and its client would wait for each."""
+
 PREPARE_S: Final = 10.0
 """Patience with an engine that is asked what ids spell: it takes milliseconds."""
 
@@ -177,6 +181,9 @@ class Continued(Attempt):
         self._errand = None
         self._ready, self._cut = found, found.cut
         self._behind = max(0, self.tape.generated - found.cut.count)
+        if self._behind > AGAIN and self._mover.hurried(self):
+            self.failed(OutcomeKind.CANCELLED, "too much would have to be said again")
+            return
         score = self._mover.score
         self.splicer = Splicer(self.tape, found.cut, score.manner(), score.prompt_tokens)
         super().start()

@@ -75,8 +75,8 @@ class Mover:
     """One request's. `tape`: what its client has; `score`: what another replica would be given."""
 
     __slots__ = (
-        "_exchange", "_kept_bytes", "_since", "_state", "_target", "_timer", "head", "score", "spool", "tape",
-        "transport",
+        "_exchange", "_kept_bytes", "_reason", "_since", "_state", "_target", "_timer", "head", "score", "spool",
+        "tape", "transport",
     )  # fmt: skip
 
     def __init__(self, exchange: "Exchange", head: RequestHead, transport: asyncio.Transport) -> None:
@@ -89,6 +89,7 @@ class Mover:
         self._state = PLAIN
         self._target: Continued | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._reason = ""
         self._since = 0.0
         self._kept_bytes = 0
 
@@ -133,7 +134,7 @@ class Mover:
         if not fit or not self.can_go_on() or self.tape.ended or not target.reachable:
             target.settle(OutcomeKind.CANCELLED, False, "it cannot be moved")
             return
-        self._state, self._target = WARMING, target
+        self._state, self._target, self._reason = WARMING, target, command.reason
         self._arm(self._moving.warm_s)
         target.warm()
 
@@ -202,6 +203,10 @@ class Mover:
         self.spool.hold()
         self._arm(self._moving.hold_s)
         target.prepare()
+
+    def hurried(self, target: Continued) -> bool:
+        """Whether its client had better stay where it is than wait for a cut. Not if its replica is to be emptied."""
+        return target is self._target and self._reason != "drain"
 
     def target_failed(self, target: Continued, kind: OutcomeKind, detail: str) -> None:
         """It said nothing to the client, and will not."""

@@ -127,6 +127,13 @@ class Tape:
             self._parts.append(text)
         self.ids += ids
 
+    def hear(self, text: str, token: int, data: bytes) -> None:
+        """One event that says one token and nothing else, as whoever calls this knows without reading it."""
+        self._parts.append(text)
+        self.ids.append(token)
+        self.steps += 1
+        self.sample = data
+
     def rewind(self, count: int) -> None:
         """Forget the ids from here on: another replica generates from there. What was sent stays sent."""
         del self.ids[count:]

@@ -17,6 +17,13 @@ MAX_HELD_BYTES: Final = 1024 * 1024
 _BLANK: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _DATA: Final = re.compile(rb"(?<![^\r\n])data: ?([^\r\n]*)")
 _IDS: Final = re.compile(rb'("(?:prompt_)?token_ids":)\[[0-9, ]*\]')
+_TOLD: Final = b'"token_ids":['
+_CLOSE: Final = b"]}]}\n\n"
+_BEHIND: Final = b"}]}\n\n"
+_KEYS: Final = (b'content":"', b'"text":"')
+_UNUSUAL: Final = re.compile(rb'["\\\x00-\x1f]')
+"""What no JSON text has without an escape, and the escape."""
+
 _ASKED: Final = re.compile(rb'"return_token_ids"\s*:\s*(true|false|null)')
 
 
@@ -57,17 +64,25 @@ class Frames:
 class IdStripper:
     """Passes a stream on, event by event, tells the tape what it says, and takes token ids out if `strip`."""
 
-    __slots__ = ("_held", "_strip", "tape")
+    __slots__ = ("_held", "_lead", "_middle", "_strip", "tape")
 
     def __init__(self, tape: Tape, strip: bool = True) -> None:
         self.tape = tape
         self._strip = strip
         self._held = b""
+        self._lead = self._middle = b""  # what surrounds the text in events that say one token and nothing else
 
     def feed(self, data: bytes) -> bytes:
         """The bytes to pass on now: all but an unfinished event."""
+        if self._lead and not self._held and data.startswith(self._lead):
+            known = self._known(data)
+            if known:
+                return known
         if not self._held and _is_one(data):
+            steps = self.tape.steps
             self.tape.read(data[6:-2])
+            if self.tape.steps > steps:
+                self._learn(data)
             return self._passed(data)
         data = self._held + data
         last = 0
@@ -79,6 +94,34 @@ class IdStripper:
             self.tape.pinned = "unreadable"
             last, self._held = len(data), b""
         return self._passed(data[:last])
+
+    def _known(self, data: bytes) -> bytes:
+        """The same for an event that differs from one seen before within its text and its id alone; nothing if it is
+        none. The path of every token."""
+        begin = len(self._lead)
+        end = data.find(b'"', begin)
+        at = end + len(self._middle)
+        if not (data.startswith(self._middle, end) and data.endswith(_CLOSE)):
+            return b""
+        digits = data[at : -len(_CLOSE)]
+        if not digits.isdigit() or _UNUSUAL.search(data, begin, end) is not None:
+            return b""
+        try:
+            self.tape.hear(data[begin:end].decode(), int(digits), data[6:-2])
+        except UnicodeDecodeError:
+            return b""
+        return b"%bnull%b" % (data[: at - 1], _BEHIND) if self._strip else data
+
+    def _learn(self, data: bytes) -> None:
+        """This event said something."""
+        for key in _KEYS:
+            begin = data.find(key) + len(key)
+            end = data.find(b'"', begin)
+            at = data.find(_TOLD, end) + len(_TOLD)
+            one = len(key) <= begin < end < at and data.endswith(_CLOSE) and data[at : -len(_CLOSE)].isdigit()
+            if one and _UNUSUAL.search(data, begin, end) is None:
+                self._lead, self._middle = data[:begin], data[end:at]
+                return
 
     def end(self) -> bytes:
         """What is left: an event without its blank line counts."""

@@ -1,0 +1,210 @@
+"""What moving a running request costs: the gap its client sees, and the gateway's CPU where it is possible at all.
+
+    python benchmarks/migration.py [gaps|failover|cpu] [--streams 40]
+
+Two emulated H100 replicas in real time, `headway serve` before them, one client. `gaps`: each stream has about 2,000
+tokens of context and is moved once, at random; the gap is the longest pause between two of its events within half a
+second of the order. `failover`: all connections of one replica are reset under a stream. `cpu`: CPU of the gateway per
+stream of 65 events, with moves possible and not, in turns.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from processes import cpu_s, free_port
+
+MODEL = "llama-3.1-8b"
+WORDS = "the of and to in that was his with they have from word what said each which their time will".split()
+WARM_S = 12.0  # replicas that join start slowly, and are no targets meanwhile
+
+
+class Fleet:
+    """Two emulators and a gateway."""
+
+    def __init__(self, folder: Path, time_scale: float, migration: bool) -> None:
+        self.port, self.admin = free_port(), free_port()
+        ready = [folder / f"{number}-{migration}.json" for number in range(2)]
+        engines = ["--port", "0", "--control-port", "0", "--time-scale", str(time_scale), "--max-model-len", "8192"]
+        self.children = [
+            start("emulate", "--model", MODEL, *engines, "--ready-file", str(path), "--exit-with-parent")
+            for path in ready
+        ]
+        self.ports = [json.loads(wait(path).read_bytes()) for path in ready]
+        settings = {
+            "listen": {"port": self.port},
+            "admin": {"port": self.admin},
+            "replicas": [f"http://127.0.0.1:{one['port']}" for one in self.ports],
+            "migration": {"enabled": migration},
+            "requests": {"inject_usage": "never"},
+            "logging": {"access": False, "level": "error"},
+            "brain": {"migration": {"cooldown_s": 0.0, "tick_s": 1e6}, "health": {"slow_start_s": 1.0}},
+        }
+        path = folder / f"headway-{migration}.yaml"
+        path.write_text(json.dumps(settings))
+        self.gateway = start("serve", "--config", str(path), "--exit-with-parent")
+        self.children.append(self.gateway)
+
+    def usable(self) -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                views = self.ask("/fleet")["fleet"]["views"]
+            except OSError:
+                views = []
+            if len(views) == 2 and all(
+                v["breaker"] == "closed" and v["sample"] and v["slow_start"] >= 1 for v in views
+            ):
+                return
+            time.sleep(0.1)
+        raise SystemExit("the fleet did not come up")
+
+    def ask(self, path: str, body: object = None, port: int = 0) -> dict:
+        data = None if body is None else json.dumps(body).encode()
+        made = urllib.request.Request(
+            f"http://127.0.0.1:{port or self.admin}{path}", data, {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(made, timeout=10) as answer:
+            return json.load(answer)
+
+    def metric(self, name: str) -> float:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+    def end(self) -> None:
+        for child in self.children:
+            child.terminate()
+        for child in self.children:
+            child.wait(20)
+
+
+def start(*words: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-m", "headway", *words], stdout=subprocess.DEVNULL, env=os.environ)
+
+
+def wait(path: Path) -> Path:
+    until = time.monotonic() + 45
+    while not path.exists():
+        if time.monotonic() > until:
+            raise SystemExit(f"{path} did not appear")
+        time.sleep(0.05)
+    return path
+
+
+async def stream(fleet: Fleet, name: str, tokens: int, prompt: str, order=None, at: int = 0) -> list[float]:
+    """The times of a stream's events; `order` is called when so many have come."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", fleet.port)
+    body = {"model": MODEL, "stream": True, "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
+    data = json.dumps({**body, "messages": [{"role": "user", "content": prompt}]}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-request-id: {name}\r\n"
+    writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+    times: list[float] = []
+    whole = b""
+    while piece := await reader.read(65536):
+        whole += piece
+        times += [time.perf_counter()] * piece.count(b"data: ")
+        if order is not None and len(times) >= at:
+            asyncio.get_running_loop().run_in_executor(None, order)
+            order = None
+    writer.close()
+    if not whole.rstrip().endswith(b"0") or b"data: [DONE]" not in whole:
+        raise SystemExit(f"{name} was broken: {whole[-300:]!r}")
+    return times
+
+
+def gap(times: list[float], after: int) -> float:
+    """The longest pause in the half second after an event."""
+    pairs = zip(times[after - 1 :], times[after:], strict=False)
+    return max(later - sooner for sooner, later in pairs if sooner < times[after - 1] + 0.5)
+
+
+def told(what: str, values: list[float]) -> None:
+    values = sorted(values)
+    p99 = values[min(len(values) - 1, int(0.99 * len(values)))]
+    middle = statistics.median(values)
+    print(f"{what}: p50 {middle * 1e3:.1f} ms, p99 {p99 * 1e3:.1f} ms, max {values[-1] * 1e3:.1f} ms, n {len(values)}")
+
+
+async def gaps(fleet: Fleet, streams: int, reset: bool) -> None:
+    rng = random.Random(1)
+    found, steps = [], []
+    for number in range(streams):
+        name, at = f"s{number}", rng.randrange(20, 80)
+        prompt = " ".join(rng.choice(WORDS) for _ in range(1850))
+
+        def move(name: str = name) -> None:
+            fleet.ask(f"/requests/{name}/migrate", {})
+
+        def break_off() -> None:
+            busy = [
+                v["in_flight"] for v in sorted(fleet.ask("/fleet")["fleet"]["views"], key=lambda v: v["spec"]["id"])
+            ]
+            order = sorted(range(2), key=lambda n: f"127.0.0.1:{fleet.ports[n]['port']}")
+            fleet.ask(
+                "/faults", {"kind": "drop_connections"}, fleet.ports[order[busy.index(max(busy))]]["control_port"]
+            )
+
+        times = await stream(fleet, name, 140, prompt, break_off if reset else move, at)
+        found.append(gap(times, at))
+        steps += [b - a for a, b in zip(times[5:at], times[6:at], strict=False)]
+        if reset:
+            await asyncio.sleep(2.2)  # a breaker may have opened
+    told("an ordinary step", steps)
+    told("gap at a failover" if reset else "gap at a move", found)
+    print(f"moves made: {fleet.metric('headway_migration_gap_seconds_count'):.0f} of {streams}")
+
+
+async def batch(fleet: Fleet, count: int) -> float:
+    """CPU of the gateway per stream."""
+    before = cpu_s(fleet.gateway.pid)
+    for _ in range(count // 10):
+        await asyncio.gather(*(stream(fleet, f"c{n}", 64, "say something") for n in range(10)))
+    return (cpu_s(fleet.gateway.pid) - before) / count
+
+
+async def cpu(off: Fleet, on: Fleet, streams: int) -> None:
+    ratios, costs = [], {"off": [], "on": []}
+    for turn in range(6):
+        a, b = await batch(off, streams), await batch(on, streams)
+        if turn:
+            costs["off"].append(a)
+            costs["on"].append(b)
+            ratios.append(b / a)
+    for name, values in costs.items():
+        print(f"CPU per stream of 65 events, moves {name}: {statistics.median(values) * 1e6:.0f} us")
+    print(f"ratio: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("gaps", "failover", "cpu"))
+    parser.add_argument("--streams", type=int, default=40)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        scale = 2.0 if options.what == "cpu" else 1.0
+        fleets = [Fleet(Path(name), scale, True)]
+        try:
+            fleets[0].usable()
+            if options.what == "cpu":
+                fleets.append(Fleet(Path(name), scale, False))
+                fleets[1].usable()
+                asyncio.run(cpu(fleets[1], fleets[0], options.streams))
+            else:
+                asyncio.run(gaps(fleets[0], options.streams, options.what == "failover"))
+        finally:
+            for fleet in fleets:
+                fleet.end()
+
+
+if __name__ == "__main__":
+    main()
