@@ -139,6 +139,26 @@ async def test_a_slow_replica_gets_little(house: House) -> None:
 
 
 @pytest.mark.slow
+@case(paced(0.2, 0.05), *[paced(0.02, 0.005)] * 3)
+async def test_a_slow_replica_that_never_streams_gets_little(house: House) -> None:
+    """F3: the same where no client ever streams: whole durations tell it within ten seconds."""
+    asked = list[asyncio.Task[Answer]]()
+    counts: list[int] = []
+    for second in range(rounds(20, 7)):
+        counts.append(len(house.engine.log.inference))
+        ends = time.perf_counter() + 1.0
+        while time.perf_counter() < ends:
+            asked.append(
+                asyncio.ensure_future(house.ask(chat(content=f"{second} {len(asked)} " + "tell me more " * 60)))
+            )
+            await asyncio.sleep(1 / 80)
+    total = len(asked) / len(counts)
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {200}
+    share = 4.0 * (counts[-1] - counts[-4]) / (3.0 * total)
+    assert share < (0.2 if SOAK else 0.4), share
+
+
+@pytest.mark.slow
 @case(*[QUICK] * 3)
 async def test_flapping_is_not_noticed(house: House) -> None:
     """F4: one of three dies and is back four times a second: no request in a thousand fails."""

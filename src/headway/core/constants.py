@@ -151,6 +151,10 @@ class FleetConfig(msgspec.Struct, frozen=True):
     after a second). `sweep_s`: how often views are checked for the passing of time. `outlooks`: how many forecasts of
     new requests are remembered (for `rebuild_s`, per model and output limit). `step_window_s`: shortest window a step
     time is learned from. `prefill_tokens`: shortest prefill worth learning from (below it, latency hides the rate).
+    `answer_window_s`: shortest window over which answers in one piece are gathered, each of at least `answer_tokens`
+    (uncached prompt and output); `told_s`: for how long what streams told of a replica's speeds goes before them. An
+    answer that takes `overdue` times as long as nine in ten do tells that its replica is slow before it comes: it is as
+    far off as a surprise must be.
     """
 
     stale_after_s: float = 2.5
@@ -163,6 +167,10 @@ class FleetConfig(msgspec.Struct, frozen=True):
     ramp_refresh_s: float = 0.25
     outlooks: int = 1024
     step_window_s: float = 1.0
+    answer_window_s: float = 0.5
+    answer_tokens: int = 64
+    told_s: float = 1.5
+    overdue: float = 3.0
     step_filling: float = 0.7
     prefill_tokens: int = 64
 

@@ -45,7 +45,8 @@ class Entry(msgspec.Struct, gc=False):
     applied; `reserve` the expected total output, `limit` the most it can be (0: unknown). `started`: its prefill is
     done or presumed done; `first_token_at` only when content was seen. `ahead`: uncached tokens that had to be
     prefilled when it was sent, its own included. `demand` is what was believed of the request. `base`: output tokens of
-    earlier attempts that it goes on from; they are part of its `prompt`.
+    earlier attempts that it goes on from; they are part of its `prompt`. `overdue_at`: when it will have taken longer
+    than hardly any (of those that are not streamed).
     """
 
     attempt_id: AttemptId
@@ -67,6 +68,7 @@ class Entry(msgspec.Struct, gc=False):
     first_token_at: float | None = None
     aborting: bool = False
     base: int = 0
+    overdue_at: float = math.inf
 
     @property
     def uncached(self) -> int:
@@ -78,6 +80,18 @@ class Entry(msgspec.Struct, gc=False):
         """Reserved tokens not generated yet."""
         left = self.reserve - self.generated
         return left if left > 0 else 0
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """An answer in one piece, or the mean of several: `prefilled` uncached tokens had to be prefilled until it could
+    begin, its own included; then it took `steps` of decoding beside `running` sequences of `context` tokens in total;
+    all that in `seconds`."""
+
+    prefilled: float
+    steps: float
+    running: float
+    context: float
+    seconds: float
 
 
 class Since(msgspec.Struct, gc=False):

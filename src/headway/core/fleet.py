@@ -32,6 +32,7 @@ from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import Demand, RequestInfo
 from headway.core.speed import SpeedModel
 from headway.core.standing import Replica, Viewing
+from headway.core.unseen import Unseen
 from headway.core.view import KvError
 
 Prospect = tuple[float, float, tuple[int, int, int], Outlook]
@@ -61,6 +62,7 @@ class Fleet:
         self.length = LengthModel(length)
         self.prefix = PrefixIndex(prefix)
         self.speed = SpeedModel(speed)
+        self._unseen = Unseen(self.config, self.speed)
         self.replicas: dict[ReplicaId, Replica] = {}
         self._changed: list[Replica] = []
         self._swept_at = 0.0
@@ -197,7 +199,7 @@ class Fleet:
             self._futures_at = at
         for entry in account.entries.values():
             if not entry.request.stream:
-                self._presume(entry, account, step, at)
+                self._unseen.watch(replica, entry, step, at)
             if self._foresees and entry.request.generates:
                 self._revise(entry, account)
         if self._foresees:
@@ -220,17 +222,6 @@ class Fleet:
         left, outlook = future
         context = entry.prompt + entry.generated + self._slack * n
         account.revise(entry, entry.generated + round(left), outlook.share(context))
-
-    def _presume(self, entry: Entry, account: Account, step: float, at: float) -> None:
-        """An answer in one piece shows no progress: presume what the learned speeds say."""
-        decoding_s = at - entry.dispatched_at - entry.forecast_ttft_s
-        if decoding_s < 0.0 or not entry.request.generates:
-            return
-        if not entry.started:
-            account.start(entry, at)
-        tokens = min(int(decoding_s / step) * entry.request.sequences, entry.reserve) - entry.generated
-        if tokens > 0:
-            account.grow(entry, tokens)
 
     # -- what happens ------------------------------------------------------------------------------------------
 
@@ -256,7 +247,10 @@ class Fleet:
 
     def opened(self, replica: Replica, entry: Entry, at: float) -> None:
         """An attempt was sent."""
+        self._unseen.begin(replica, at)
         self.ledger.open(entry, at)
+        if not entry.request.stream:
+            self._unseen.sent(replica, entry, at)
         if entry.request.prefix_hashes:
             self.prefix.insert(replica.spec.id, entry.request.prefix_hashes)
         self.touch(replica)
@@ -268,6 +262,7 @@ class Fleet:
             return None
         if entry.ahead >= self.config.prefill_tokens and at > entry.dispatched_at and entry.request.stream:
             self.speed.observe_prefill(replica.spec, float(entry.ahead), at - entry.dispatched_at)
+            replica.answers.prefill_told_at = at
         if replica.account.decoding == 1:  # the window must not begin in a pause
             self._open_window(replica, at)
         self.touch(replica)
@@ -301,6 +296,8 @@ class Fleet:
             replica.reports_cached = True  # zero means "not reported" until it once was something
             if outcome.prompt_tokens:
                 self.prefix.correct(entry.replica_id, entry.predicted_hit, outcome.cached_tokens)
+        if outcome.kind is _OK and not entry.request.stream:
+            self._unseen.answered(replica, entry, outcome, at)
         if at - replica.rebuilt_at >= self.config.rebuild_s and not replica.reporting(at):
             self.rebuild(replica, at)
         self.touch(replica)
@@ -343,6 +340,7 @@ class Fleet:
             filling = prefilled / replica.speed.prefill_tokens_per_s / elapsed
             if filling <= self.config.step_filling:
                 self.speed.observe_step(replica.spec, running, context, area / tokens * (1.0 - filling))
+                replica.answers.step_told_at = at
 
     # -- views -------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ fit then starts anew from what it leans on, multiplied by how far off it was.
 from math import exp, isfinite, log, sqrt
 
 from headway.core.constants import SpeedConfig
+from headway.core.entries import Answered
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 from headway.core.view import Speed
@@ -119,8 +120,10 @@ class _Kind:
         self.replicas: dict[ReplicaId, _Fit] = {}
         self.version = 0  # moves when what replicas lean on has moved
 
-    def observe(self, replica: ReplicaId, x: Vector, seconds: float) -> None:
-        """Learn one duration in both fits: first the kind's, on which the replica's leans."""
+    def observe(self, replica: ReplicaId, x: Vector, seconds: float, exact: bool = True) -> None:
+        """Learn one duration in both fits: first the kind's, on which the replica's leans. One that is not `exact`
+        tells nothing of the kind if it is an outlier: one slow replica, the only one with so many requests at once,
+        would make it look as if that were the reason."""
         config, kind = self._config, self.fit
         own = self.replicas.get(replica)
         if own is None:
@@ -128,7 +131,8 @@ class _Kind:
         counted, ratio = kind.judge(x, seconds, config.outlier, config.surprises * len(self.replicas))
         if ratio != 1.0:
             kind.restart(ratio)
-        kind.add(x, counted, kind.predict(x), config.forget_kind)
+        if exact or ratio != 1.0 or counted == seconds:
+            kind.add(x, counted, kind.predict(x), config.forget_kind)
         if kind.count <= 2 * config.enough or kind.count % 8 == 0 or ratio != 1.0:
             kind.solve(self._ridge(), self.prior)
             self.version += 1
@@ -147,6 +151,10 @@ class _Kind:
         lean = self._config.shrink / (kind.weight + self._config.prior)
         own.solve([(v + w) * lean for v, w in zip(kind.xx, self._ridge(), strict=True)], kind.theta)
         return own.theta
+
+    def usual(self, x: Vector) -> float:
+        """Seconds that replicas of this kind need, never 0."""
+        return self.fit.predict(x)
 
     def _ridge(self) -> list[float]:
         """Moments of the pseudo-observations of the prior: one per coefficient, at an ordinary x."""
@@ -206,6 +214,28 @@ class SpeedModel:
         if tokens > 0 and _sane(tokens, 0.0, seconds):
             self._observe(spec, self._kind(spec)[1], (1.0, tokens, 0.0), seconds)
 
+    def observe_answer(self, spec: ReplicaSpec, answered: Answered, step: bool, prefill: bool) -> None:
+        """An answer in one piece, of which only the whole duration is known. `step`, `prefill`: what is to be learned.
+
+        Both are taken to have lasted the same multiple of what the kind of replica needs: whatever makes one of
+        several slow mostly slows both, and what is slow about a prefill hardly shows in a duration that is nearly all
+        decoding. Answers of different lengths move the kind's own prefill and step apart. Nonsense is ignored.
+        """
+        if not _sane(answered.running, answered.context, answered.seconds):
+            return
+        steps, prefills = self._kind(spec)
+        excess, (at_work, filling) = self.excess(spec, answered), _regressors(answered)
+        if step:
+            self._observe(spec, steps, at_work, steps.usual(at_work) * excess, False)
+        if prefill:
+            self._observe(spec, prefills, filling, prefills.usual(filling) * excess, False)
+
+    def excess(self, spec: ReplicaSpec, answered: Answered) -> float:
+        """How many times as long as is usual for the kind of replica that took."""
+        steps, prefills = self._kind(spec)
+        at_work, filling = _regressors(answered)
+        return answered.seconds / (prefills.usual(filling) + answered.steps * steps.usual(at_work))
+
     def forget(self, replica: ReplicaId) -> None:
         """The replica is gone. What its kind learned from it stays."""
         self._believed.pop(replica, None)
@@ -213,8 +243,8 @@ class SpeedModel:
             for kind in kinds:
                 kind.replicas.pop(replica, None)
 
-    def _observe(self, spec: ReplicaSpec, kind: _Kind, x: Vector, seconds: float) -> None:
-        kind.observe(spec.id, x, seconds)
+    def _observe(self, spec: ReplicaSpec, kind: _Kind, x: Vector, seconds: float, exact: bool = True) -> None:
+        kind.observe(spec.id, x, seconds, exact)
         self._believed.pop(spec.id, None)
 
     def _kind(self, spec: ReplicaSpec) -> tuple[_Kind, _Kind]:
@@ -238,6 +268,11 @@ class SpeedModel:
             known("step_per_token_s", c.step_per_token_s),
         )
         return (steps, (c.prefill_overhead_s, 1.0 / known("prefill_tokens_per_s", c.prefill_tokens_per_s), 0.0))
+
+
+def _regressors(answered: Answered) -> tuple[Vector, Vector]:
+    """Of its steps and of its prefill."""
+    return (1.0, answered.running, answered.context), (1.0, answered.prefilled, 0.0)
 
 
 def _sane(a: float, b: float, seconds: float) -> bool:

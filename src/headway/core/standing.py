@@ -6,6 +6,7 @@ building it changes nothing. When that is worth while is the fleet's business.
 
 import math
 
+from headway.core.answers import Answers
 from headway.core.constants import FleetConfig, MemoryConfig
 from headway.core.gauges import Gauges
 from headway.core.health import Health
@@ -19,6 +20,7 @@ class Replica:
 
     __slots__ = (
         "account",
+        "answers",
         "capacity",
         "draining",
         "expires",
@@ -44,6 +46,7 @@ class Replica:
         self.account = account
         self.health = health
         self.gauges = Gauges()
+        self.answers = Answers(at)
         self.capacity = spec.kv_capacity_tokens
         self.seats = spec.max_num_seqs
         self.draining = False

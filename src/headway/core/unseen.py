@@ -1,0 +1,85 @@
+"""Attempts that are answered in one piece: what is presumed of them while they run, and what they tell of speeds.
+
+Nothing is seen of them until their end. How far they have come is presumed from what is believed of their replica.
+When they have ended, their duration is one observation, window by window for all that ended in it; one that does not
+come, though hardly any takes as long, is one too, or a replica that became slow would be found out only when the
+answers it had begun are there. Where streams tell how long a step, or a prefill, takes, they go before: they are exact.
+"""
+
+from headway.core.constants import FleetConfig
+from headway.core.entries import Answered, Entry
+from headway.core.outcome import Outcome
+from headway.core.speed import SpeedModel
+from headway.core.standing import Replica
+
+
+class Unseen:
+    """Presumes and learns, for all replicas."""
+
+    def __init__(self, config: FleetConfig, speed: SpeedModel) -> None:
+        self._config = config
+        self._speed = speed
+
+    def begin(self, replica: Replica, at: float) -> None:
+        """Another is about to be sent: those whose prefill should be done by now are not before it."""
+        filling = replica.answers.filling
+        while filling and at >= filling[0].dispatched_at + filling[0].forecast_ttft_s:
+            entry = filling.popleft()
+            if not entry.started and entry.attempt_id in replica.account.entries:
+                replica.account.start(entry, at)
+
+    def sent(self, replica: Replica, entry: Entry, at: float) -> None:
+        """One was sent."""
+        if not entry.request.generates:
+            return
+        replica.answers.filling.append(entry)
+        account, longest = replica.account, entry.demand.output_high / entry.request.sequences
+        if longest:
+            step_s = replica.speed.step_s(account.in_flight, account.context)
+            entry.overdue_at = at + self._config.overdue * (entry.forecast_ttft_s + longest * step_s)
+
+    def watch(self, replica: Replica, entry: Entry, step_s: float, at: float) -> None:
+        """One is running: presume how far it is. `step_s`: what a step takes there."""
+        decoding_s = at - entry.dispatched_at - entry.forecast_ttft_s
+        if decoding_s < 0.0 or not entry.request.generates:
+            return
+        account = replica.account
+        if not entry.started:
+            account.start(entry, at)
+        tokens = min(int(decoding_s / step_s) * entry.request.sequences, entry.reserve) - entry.generated
+        if tokens > 0:
+            account.grow(entry, tokens)
+        if at >= entry.overdue_at:
+            self._miss(replica, entry, at)
+
+    def answered(self, replica: Replica, entry: Entry, outcome: Outcome, at: float) -> None:
+        """One has ended well. It tells nothing where many wait in the engine (so may it have), nor if it was small."""
+        view, tokens = replica.view, outcome.output_tokens
+        assert view is not None  # something was sent there
+        if not tokens or not entry.request.generates or 2.0 * view.waiting > view.running:
+            return
+        if entry.uncached + tokens < self._config.answer_tokens:
+            return
+        prefilled = entry.ahead
+        if replica.reports_cached and outcome.prompt_tokens:
+            prefilled += max(1, outcome.prompt_tokens - outcome.cached_tokens) - entry.uncached
+        context = max(view.context_tokens, float(entry.prompt + tokens))
+        steps, running = tokens / entry.request.sequences, max(1.0, view.running)
+        self._learn(replica, Answered(float(prefilled), steps, running, context, at - entry.dispatched_at), at)
+
+    def _miss(self, replica: Replica, entry: Entry, at: float) -> None:
+        """One has not come: so much at least is known of it, and again when it has taken twice as long."""
+        steps, account = entry.demand.output_high / entry.request.sequences, replica.account
+        age_s = at - entry.dispatched_at
+        entry.overdue_at = at + age_s
+        missed = Answered(float(entry.ahead), steps, float(account.in_flight), float(account.context), age_s)
+        if self._speed.excess(replica.spec, missed) >= self._config.overdue:
+            self._learn(replica, missed, at)
+
+    def _learn(self, replica: Replica, answered: Answered, at: float) -> None:
+        answers = replica.answers
+        answers.add(answered)
+        if at - answers.since >= self._config.answer_window_s:
+            told = at - self._config.told_s
+            step, prefill = answers.step_told_at <= told, answers.prefill_told_at <= told
+            self._speed.observe_answer(replica.spec, answers.take(at), step, prefill)
