@@ -8,6 +8,7 @@ import pytest
 from headway.wire.resume import Tape
 from headway.wire.resume_ids import MAX_HELD_BYTES, Frames, IdStripper, ids_edit
 from headway.wire.splice import splice
+from headway.wire.sse import Scanner
 from tests.wire.engine import CHAT, COMPLETIONS, framed, stream
 
 
@@ -77,3 +78,24 @@ def test_frames(end: bytes) -> None:
     got = [said for at in range(len(data)) for said in frames.feed(data[at : at + 1])]
     assert got == [b"a\nb"]
     assert (frames.end(), frames.end()) == ([b"c"], [])
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+@pytest.mark.parametrize("more", [{}, {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}])
+def test_events_known_by_sight_are_heard_as_if_they_were_read(path: str, more: dict[str, Any]) -> None:
+    """The same stream, event by event, and in pieces that no event is alone in."""
+    said = {"messages": [{"role": "user", "content": "你好 🙂"}]} if path == CHAT else {"prompt": "Once"}
+    data = framed(stream(path, {**said, "max_tokens": 90, "return_token_ids": True, **more}))
+    quick, slow = IdStripper(Tape()), IdStripper(Tape())
+    client = b"".join([quick.feed(event + b"\n\n") for event in data.split(b"\n\n")[:-1]])
+    assert client == slow.feed(data)
+    for name in Tape.__slots__:
+        assert name == "_parts" or name == "_text" or getattr(quick.tape, name) == getattr(slow.tape, name), name
+    assert quick.tape.text == slow.tape.text
+    glance, read = Scanner(), Scanner()
+    for event in data.split(b"\n\n")[:-1]:
+        glance.feed(event + b"\n\n")
+    read.feed(data)
+    assert (glance.tokens, glance.events, glance.done, glance.finished) == (
+        read.tokens, read.events, read.done, read.finished,
+    )  # fmt: skip

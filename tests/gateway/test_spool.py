@@ -1,0 +1,115 @@
+"""What passes a spool, and when."""
+
+from typing import Any
+
+import pytest
+
+from headway.gateway.spool import Anteroom, Spool
+
+
+class Client:
+    """A transport that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.got = b""
+
+    def write(self, data: bytes) -> None:
+        self.got += data
+
+
+class Whole:
+    """A filter that passes lines, loudly."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        lines, _, self.rest = (self.rest + data).rpartition(b"\n")
+        return (lines + b"\n").upper() if lines else b""
+
+    def end(self) -> bytes:
+        return self.rest.upper()
+
+
+class Watcher:
+    """Writes down."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.spoken = 0
+
+    def held(self, size: int) -> None:
+        self.sizes.append(size)
+
+    def spoke(self) -> None:
+        self.spoken += 1
+
+
+@pytest.fixture
+def made() -> tuple[Any, Client, Watcher]:
+    client, watcher = Client(), Watcher()
+    return Spool(client, watcher), client, watcher  # type: ignore[arg-type]
+
+
+def test_without_a_filter_it_is_an_outlet(made: Any) -> None:
+    spool, client, watcher = made
+    spool.begin(b"head:", 200, False, False, b"a")
+    spool.write(b"b")
+    spool.finish()
+    assert (client.got, spool.sent_bytes, watcher.spoken) == (b"head:ab", 2, 0)
+
+
+def test_what_is_whole_passes_and_the_end_flushes(made: Any) -> None:
+    spool, client, watcher = made
+    spool.through(Whole(), joined=True)
+    spool.begin(b"", 200, False, False, b"a\nb")
+    assert (client.got, spool.body_sent) == (b"A\n", True)
+    spool.write(b"c")
+    spool.say(b"!")
+    spool.write(b"\n")
+    spool.finish()
+    assert client.got == b"A\n!BC\n"
+    assert watcher.spoken == 2
+
+
+def test_a_first_piece_that_may_not_pass_is_no_body(made: Any) -> None:
+    spool, client, _ = made
+    spool.through(Whole(), joined=False)
+    spool.begin(b"head", 200, False, False, b"a")
+    assert (client.got, spool.body_sent) == (b"head", False)
+
+
+def test_nothing_passes_while_it_holds_and_all_does_when_it_is_released(made: Any) -> None:
+    spool, client, watcher = made
+    spool.through(Whole(), joined=False)
+    spool.write(b"a\n")
+    spool.hold()
+    spool.write(b"b\nc")
+    spool.write(b"c\n")
+    assert (client.got, watcher.sizes) == (b"A\n", [3, 5])
+    spool.release()
+    assert client.got == b"A\nB\nCC\n"
+    spool.release()
+    spool.hold()
+    spool.release()
+    assert client.got == b"A\nB\nCC\n"
+
+
+def test_what_was_held_is_dropped_when_another_takes_over(made: Any) -> None:
+    spool, client, _ = made
+    spool.hold()
+    spool.write(b"old")
+    spool.through(Whole(), joined=True)
+    assert not spool.holding
+    spool.write(b"new\n")
+    spool.release()
+    assert client.got == b"NEW\n"
+
+
+def test_an_anteroom_tells_somebody_else() -> None:
+    heard: list[bytes] = []
+    room = Anteroom(Client(), heard.append)  # type: ignore[arg-type]
+    assert (room.begun, room.body_sent) == (True, False)
+    room.write(b"a")
+    room.finish()
+    assert heard == [b"a"]
