@@ -153,7 +153,8 @@ class Admission:
             hit = demand.hits.get(view.spec.id, 0)
             if not pace.open(demand.request.model, view, demand.prompt_tokens, hit, at):
                 return "paced"
-        return "no_headroom" if self.config.hold and not self.fits(job, view, at) else ""
+        holds = self.config.hold or job.generated  # who was evicted must not be sent into the same straits at once
+        return "no_headroom" if holds and not self.fits(job, view, at) else ""
 
     def infeasible(self, request: RequestInfo, at_least: int, longest: int) -> Reject | None:
         """A refusal if the prompt exceeds every replica's limit. `longest` is 0 if any limit is unknown."""

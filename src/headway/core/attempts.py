@@ -123,7 +123,8 @@ class Attempts:
             if replica.health.answered(event.attempt_id, event.at, out):
                 self.relief.moved(replica, event.at, out)
             assert replica.view is not None  # something was sent there
-            self._admission.lagged(entry, replica.view, event.at)
+            if not entry.base:
+                self._admission.lagged(entry, replica.view, event.at)
 
     def progress(self, event: Progress, out: list[Command]) -> None:
         """Streams went on."""

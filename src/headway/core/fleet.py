@@ -260,7 +260,8 @@ class Fleet:
         replica = self.replicas.get(entry.replica_id)
         if replica is None:
             return None
-        if entry.ahead >= self.config.prefill_tokens and at > entry.dispatched_at and entry.request.stream:
+        whole = entry.request.stream and not entry.base  # who was moved here has been prefilled in two parts
+        if entry.ahead >= self.config.prefill_tokens and at > entry.dispatched_at and whole:
             self.speed.observe_prefill(replica.spec, float(entry.ahead), at - entry.dispatched_at)
             replica.answers.prefill_told_at = at
         if replica.account.decoding == 1:  # the window must not begin in a pause

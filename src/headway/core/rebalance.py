@@ -5,7 +5,7 @@ miss the TPOT objective where others keep it, an urgent request that fits nowher
 and a lasting imbalance. A move is worth it if its benefit exceeds its cost by a margin, both in request-seconds:
 
     benefit = dp_overflow x cost of a preemption + steps saved at the source - steps lost at the target
-    cost    = stall + prefill at the target + 2 % of what is left of the request
+    cost    = stall + prefill at the target, for itself and all who are held meanwhile + 2 % of what is left of it
 
 It must also leave time to be worth it, and bounds keep moves from chasing each other: one in and one out per replica,
 an eighth of the fleet at once, a cooldown per request, a share of the fleet's prefill. Nothing moves while a replica
@@ -34,6 +34,10 @@ TIMER = "rebalance:"
 STALL_S = 0.05
 """What the client notices of a cut: one prefill of what is cached already (25 to 34 ms measured), and one step."""
 
+IMMINENT_S, IMMINENT = 1.0, 0.5
+"""A pool that will rather overflow than not within so many seconds, while nobody has room, lets somebody go: its engine
+would preempt one anyway, and might take one that matters more."""
+
 SAFE_OVERFLOW = 0.05
 """A target must stay below this with the request."""
 
@@ -53,12 +57,13 @@ class Strategy:
 
 
 STRATEGIES: dict[str, Strategy] = {
-    "balanced": Strategy(slow=0.95, spare=0.85, gap=0.25, ticks=3, overflow=1.0),
+    "balanced": Strategy(slow=1.1, spare=0.8, gap=0.4, ticks=3, overflow=1.0),
     "latency": Strategy(slow=0.85, spare=0.70, gap=0.35, ticks=3, overflow=1.0),
     "throughput": Strategy(slow=1.20, spare=0.85, gap=0.20, ticks=2, overflow=0.5),
     "plain": Strategy(slow=0.70, spare=0.0, gap=1.0, ticks=3, overflow=0.0),
 }
-"""`overflow` multiplies the setting of that name. "plain": where steps take 35 ms (.7 of the default objective) and
+"""`overflow` multiplies the setting of that name. "balanced" is more reserved than the .95, .85 and .25 of the
+algorithms page: with those, goodput fell by .3 to .7 points where prefill is scarce (docs/migration.md). "plain": where steps take 35 ms (.7 of the default objective) and
 memory is 85 % full, evict what matters least; else leave everything alone."""
 
 PLAIN_FULL = 0.85
@@ -167,6 +172,8 @@ class Rebalance:
                 best = self._best(pool, strain, at, "memory")
                 if best is not None:
                     yield best
+                elif Strain(self._fleet, replica, IMMINENT_S, at).overflow() > IMMINENT:
+                    yield from self._least(replica, at, Tier.CRITICAL, "memory")
 
     def _plain(self, pool: Pool, at: float) -> Iterator[Plan]:
         for replica, view in _standing(pool):
@@ -250,10 +257,15 @@ class Rebalance:
         benefit -= (risked - there.overflow()) * there.preemption_s() + there.step_gain_s(entry)
         left = entry.outstanding * self._step(target)
         prefill = self._prefill_s(entry, target)
-        cost = STALL_S + prefill + 0.02 * left
+        cost = STALL_S + prefill * (1.0 + self._kept_waiting(entry)) + 0.02 * left
         if benefit <= self._config.margin * cost or left <= self._config.remaining * (prefill + STALL_S):
             return None
         return Plan(entry, target, reason, self._replayed(entry, target), benefit, cost)
+
+    def _kept_waiting(self, entry: Entry) -> float:
+        """How many wait for prefill behind the one of a move: those who are held, per replica."""
+        model = entry.request.model
+        return self._holding.waiting(model) / max(1, len(self._scheduler.pools[model].replicas))
 
     def _least(self, replica: Replica, at: float, tier: int, reason: str) -> Iterator[Plan]:
         """Evict what matters least of those below a tier; of equals what has come least far, for it loses least."""

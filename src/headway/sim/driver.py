@@ -197,15 +197,14 @@ class Driver:
             command.attempt_id, index, replica, self.continuation(command.attempt_id, index, self._said[index], 0)
         )
 
-    def continuation(self, name: str, index: int, said: int, limit: int) -> Job:
-        """A job that goes on from `said` tokens, for at most `limit` more (0: to its end). What was said is a piece of
-        its prompt that nobody else shares."""
+    def continuation(self, name: str, index: int, said: int, limit: int, warm: int = 0) -> Job:
+        """A job that goes on from `said` tokens, for at most `limit` more (0: to its end). The first `warm` of them are
+        a piece of its prompt that only another job of this request shares."""
         prompt, left = self._prompts[index], self._requests[index].output_tokens - said
-        tokens, pieces = prompt.tokens + said, prompt.pieces
-        if said:
-            blocks = tokens // BLOCK - sum(count for _, count in pieces)
-            pieces = (*pieces, (-1 - index, blocks)) if blocks > 0 else pieces
-        return Job(name, tokens, min(limit, left) if limit else max(1, left), pieces, self.now)
+        pieces, blocks = prompt.pieces, (prompt.tokens + warm) // BLOCK
+        if warm and (own := blocks - sum(count for _, count in pieces)) > 0:
+            pieces = (*pieces, (-1 - (index << 20 | blocks), own))
+        return Job(name, prompt.tokens + said, min(limit, left) if limit else max(1, left), pieces, self.now)
 
     def send(self, attempt: AttemptId, index: int, replica: SimReplica, job: Job) -> None:
         """Send an attempt."""

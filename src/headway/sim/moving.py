@@ -21,7 +21,8 @@ PATIENCE_S = 2.0
 
 
 class Transfer(msgspec.Struct):
-    """One move. `held_from`: since when the source is held back (-1: it is not yet)."""
+    """One move. `held_from`: since when the source is held back (-1: it is not yet); `said`: tokens
+    the target was warmed with."""
 
     index: int
     source: AttemptId
@@ -29,6 +30,7 @@ class Transfer(msgspec.Struct):
     replica: SimReplica
     warm: Job | None = None
     held_from: float = -1.0
+    said: int = 0
 
 
 class Running(Protocol):
@@ -40,8 +42,9 @@ class Running(Protocol):
         """Output tokens of the request so far, as the client sees it."""
         ...
 
-    def continuation(self, name: str, index: int, said: int, limit: int) -> Job:
-        """A job that goes on from so many tokens, for at most `limit` more (0: to its end)."""
+    def continuation(self, name: str, index: int, said: int, limit: int, warm: int = 0) -> Job:
+        """A job that goes on from so many tokens, for at most `limit` more (0: to its end). The first `warm` of them
+        may be in the target's cache."""
         ...
 
     def send(self, attempt: AttemptId, index: int, replica: SimReplica, job: Job) -> None:
@@ -74,7 +77,8 @@ class Moving:
         transfer = Transfer(index, command.source, command.attempt_id, replica)
         self._by_source[command.source] = self._by_target[command.attempt_id] = transfer
         running = self._running
-        transfer.warm = job = running.continuation(command.attempt_id, index, running.said(command.source), 1)
+        transfer.said = said = running.said(command.source)
+        transfer.warm = job = running.continuation(command.attempt_id, index, said, 1, said)
         running.send(command.attempt_id, index, replica, job)
 
     def warming(self, attempt: str) -> bool:
@@ -86,7 +90,7 @@ class Moving:
         """The target has computed what was known; `said`: what the client has by now. Ask it for the rest."""
         transfer, running = self._by_target[attempt], self._running
         transfer.warm, transfer.held_from = None, running.now
-        job = running.continuation(attempt, transfer.index, said, 0)
+        job = running.continuation(attempt, transfer.index, said, 0, transfer.said)
         running.send(attempt, transfer.index, transfer.replica, job)
         running.later(PATIENCE_S, self._impatient, transfer)
 

@@ -85,10 +85,9 @@ class Scenario(msgspec.Struct, frozen=True):
     """A fleet, its truth, its faults and what is wanted of it.
 
     Requests that arrive before `warmup_s` are served but not counted. `progress_s`: how often streams report progress
-    to the brain. `precision_floor`: the least precision that clients take, as they say it; by default the best there is.
-    `clairvoyant`: the brain knows true output lengths and has fresh reports (a bound, not a policy).
-    `classes`: how important requests are. `moves`: running requests may be moved, and outlive their replica, if the
-    brain has it so.
+    to the brain. `precision_floor`: the least precision that clients take, as they say it; by default the best there
+    is. `clairvoyant`: the brain knows true output lengths and has fresh reports (a bound, not a policy). `classes`: how
+    important requests are. `moves`: running requests may be moved, and outlive their replica, if the brain has it so.
     """
 
     pools: tuple[PoolSpec, ...] = (PoolSpec(),)
