@@ -63,8 +63,9 @@ STRATEGIES: dict[str, Strategy] = {
     "plain": Strategy(slow=0.70, spare=0.0, gap=1.0, ticks=3, overflow=0.0),
 }
 """`overflow` multiplies the setting of that name. "balanced" is more reserved than the .95, .85 and .25 of the
-algorithms page: with those, goodput fell by .3 to .7 points where prefill is scarce (docs/migration.md). "plain": where steps take 35 ms (.7 of the default objective) and
-memory is 85 % full, evict what matters least; else leave everything alone."""
+algorithms page: with those, goodput fell by .3 to .7 points where prefill is scarce (docs/migration.md). "plain": where
+steps take 35 ms (.7 of the default objective) and memory is 85 % full, evict what matters least; else leave everything
+alone."""
 
 PLAIN_FULL = 0.85
 
