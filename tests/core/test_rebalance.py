@@ -347,12 +347,13 @@ class TestBalance:
         assert begun(scene.tick(ticks - 1)) == []
         assert begun(scene.tick()) == [("balance", "a", "b")]
 
-    @pytest.mark.parametrize(("large", "moves"), [(1500, True), (2000, False)])
-    def test_what_would_only_turn_it_round_stays(self, large: int, moves: bool) -> None:
-        """One is 3,500 tokens fuller than the other."""
+    @pytest.mark.parametrize(("part", "moves"), [(0.43, True), (0.57, False)])
+    def test_what_would_only_turn_it_round_stays(self, part: float, moves: bool) -> None:
+        """Of what one holds more than the other, nearly half may move, but no more."""
+        beyond = 10_000 * (STRATEGIES["balanced"].gap + 0.1)
         scene = Scene("a", "b", per_request_s=0.002)
-        scene.run("large", "a", large)
-        scene.fill("a", 10, (5500 - large) // 10, resumable=False)
+        scene.run("large", "a", round(part * beyond))
+        scene.fill("a", 10, round((2000 + (1.0 - part) * beyond) / 10), resumable=False)
         scene.fill("b", 1, 2000)
         assert begun(scene.tick(STRATEGIES["balanced"].ticks)) == ([("balance", "a", "b")] if moves else [])
 
@@ -552,6 +553,18 @@ def test_a_move_must_be_worth_more_than_it_costs_by_a_margin() -> None:
     assert gain > MigrationConfig().margin
     assert begun(crowded(margin=0.9 * gain).tick()) != []
     assert only(crowded(margin=1.1 * gain).tick(), Migrate) == []
+
+
+def test_those_who_are_held_pay_for_its_prefill_too() -> None:
+    costs = []
+    for held in (0, 8):
+        scene = crowded()
+        scene.tell(TenantsChanged(scene.now, (Tenant("t", kv_share=0.01),)))
+        scene.run("own", "b", 200, tenant="t")
+        assert [bool(only(scene.ask(f"h{n}", tenant="t"), Hold)) for n in range(held)] == [True] * held
+        (told,) = entries(scene.tick(), Moved)
+        costs.append(told.cost_s)
+    assert costs[1] > costs[0]
 
 
 def test_a_dry_run_says_what_it_would_do() -> None:
