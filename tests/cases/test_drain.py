@@ -1,12 +1,13 @@
 """Emptying a replica of a whole gateway, put together as users do it: nobody notices, and nobody is waited for."""
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
 
 from headway.compose.control import AppControl
+from headway.compose.recipe import replay
+from headway.compose.registry import find
 from headway.core.ids import ReplicaId
 from tests.cases.house import until
 from tests.cases.moves import plain, undisturbed, wish
@@ -28,10 +29,10 @@ async def test_a_drained_replica_is_left_by_all(folder: Path) -> None:
     for number, engine in enumerate(engines):
         engine.paths = Speaker(f"r{number}", gap_s=0.02).paths()
         await engine.start()
-    assert folder.exists()
     replicas = [{"url": engine.url, "engine": "vllm", "model": MODEL} for engine in engines]
     body = wish(CHAT, stream_options={"include_usage": True})
-    settings = {"migration": {"enabled": True}, "brain": SOON, "replicas": replicas}
+    journal = folder / "journal"
+    settings = {"migration": {"enabled": True}, "brain": SOON, "replicas": replicas, "journal": str(journal)}
     async with open_app(*engines, **settings) as app:
         control = AppControl(app)
         await asyncio.sleep(0.6)  # until both are warm
@@ -53,4 +54,6 @@ async def test_a_drained_replica_is_left_by_all(folder: Path) -> None:
     for engine in engines:
         await engine.stop()
     assert all(plain(answer.body) == undisturbed(CHAT, body) for answer in answers)
-    assert 'headway_migrations_total{reason="drain",result="cut"}' in moved, json.dumps(SOON)
+    assert 'headway_migrations_total{reason="drain",result="cut"}' in moved
+    lines = await asyncio.to_thread(lambda: journal.read_bytes().splitlines(keepends=True))
+    assert replay(lines, find()) is None
