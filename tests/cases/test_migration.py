@@ -112,12 +112,13 @@ async def test_silence_is_a_death_too(house: House) -> None:
     assert plain((await asked).body) == expected
 
 
+@pytest.mark.parametrize("way", ["rst", "last"])
 @case(NOBODY, NOBODY, **TWO)
-async def test_an_error_behind_the_last_word_is_not_for_the_client(house: House) -> None:
+async def test_an_error_behind_the_last_word_is_not_for_the_client(house: House, way: str) -> None:
     """All was said but for the usage and [DONE]: we can say these."""
     body = wish(CHAT, **USAGE)
     whole = undisturbed(CHAT, body)
-    speak(house, gap_s=0.0005, trouble=first(Trouble(-80, "rst")))
+    speak(house, gap_s=0.0005, trouble=first(Trouble(-80, way)))
     answer = await house.ask(body)
     assert made_of(plain(answer.body))["usage"] == made_of(whole)["usage"]
     assert made_of(plain(answer.body))["text"] == made_of(whole)["text"]

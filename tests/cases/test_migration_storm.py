@@ -82,7 +82,7 @@ class Storm:
             self.tally[f"answer: {answer.status}"] += 1
         else:
             whole, _, error = got.rpartition(b"data: ")
-            assert error.startswith(b'{"error":'), (number, answer.error, got[-600:])
+            assert error.startswith(b'{"error":'), f"{number} {answer.error} {got[-900:]!r}"
             assert expected.startswith(whole.rstrip(b"\n")), (number, got[-900:], expected[len(whole) - 500 :][:900])
             self.tally["answer: broken off"] += 1
 

@@ -328,7 +328,7 @@ class StreamRelay(_Holding):
         scanner = self._scanner
         scanner.end()
         unframed = self.length < 0 and not self.head.chunked
-        if not scanner.complete and (unframed or self.boss.may_go_on()):
+        if (unframed and not scanner.complete) or (not scanner.done and self.boss.may_go_on()):
             self.lost(OutcomeKind.TRUNCATED, "the stream ended without a sign of its end")
             return
         self.complete = True
