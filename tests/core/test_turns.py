@@ -210,6 +210,14 @@ def test_nobody_is_lost_and_tiers_are_strict(moves: list[tuple[str, str, int, fl
         assert tiers == sorted(tiers, reverse=True)
 
 
+def test_how_many_wait_above_a_tier_counts_all_tenants_and_that_tier() -> None:
+    turns = Turns(alike)
+    for number, (tenant, tier) in enumerate([("a", 0), ("a", 0), ("b", 0), ("a", 1), ("b", 2), ("b", -1)]):
+        turns.add(waiting(number, tenant, tier))
+    assert [turns.from_tier(tier) for tier in (-1, 0, 1, 2, 3)] == [6, 5, 2, 1, 0]
+    assert Turns(alike).from_tier(0) == 0
+
+
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(st.tuples(tenants, st.floats(1.0, 50.0)), min_size=40, max_size=120))
