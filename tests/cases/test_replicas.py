@@ -13,11 +13,12 @@ from urllib.parse import quote
 import pytest
 
 from headway.compose.build import App
-from headway.core.events import ReplicasChanged
+from headway.core.events import AttemptFinished, ReplicasChanged
 from headway.core.ids import ReplicaId
+from headway.core.outcome import OutcomeKind
 from headway.runtime.clock import now
 from tests.cases.house import SEED, House, at_most, case, gather_bounded, patience, rounds, until, within
-from tests.cases.served import open_app, process_case
+from tests.cases.served import free_port, open_app, process_case
 from tests.cli.calling import call
 from tests.harness import scripts
 from tests.harness.client import RawClient, chat, request
@@ -149,6 +150,24 @@ async def test_removal_answers_those_that_are_held(house: House) -> None:
         assert (await second.answer()).status in (404, 503)
         assert (await first.answer()).status in (502, 503)
     await house.at_rest(started=2, server_error=2)
+
+
+@pytest.mark.parametrize("how", ["removed", "died"])
+@case(*[scripts.answer(after_s=0.2)] * 2, brain=at_most(2))
+async def test_who_finds_no_room_elsewhere_waits_for_it(house: House, how: str) -> None:
+    """107: all others have as much as they may: whoever was withdrawn, or found a closed port, waits; nobody fails."""
+    if how == "died":
+        house.add(f"http://127.0.0.1:{free_port()}", 2)
+        await until(lambda: len(house.gateway.snapshot().views) == 3)
+    asked = [asyncio.ensure_future(house.ask(chat(stream=number % 2 == 1))) for number in range(6)]
+    await until(lambda: house.gateway.snapshot().in_flight >= 4)
+    if how == "removed":
+        remove(house, 0)
+        await until(lambda: house.gateway.snapshot().queued >= 2)
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {200}
+    ends = [event.outcome.kind for event, _ in house.journal if isinstance(event, AttemptFinished)]
+    assert ends.count(OutcomeKind.CANCELLED if how == "removed" else OutcomeKind.CONNECT_FAILED) in (1, 2)
+    assert ends.count(OutcomeKind.OK) == 6
 
 
 @case(scripts.stream(30, gap_s=0.005), scripts.answer())

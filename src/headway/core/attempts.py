@@ -19,7 +19,7 @@ from headway.core.outcome import GOES_ON, Outcome, OutcomeKind
 from headway.core.plugin import Tracker
 from headway.core.relief import Relief
 from headway.core.request import RequestInfo
-from headway.core.retry import FINAL, RELAYED, Retries, Rule, answer
+from headway.core.retry import FINAL, NOBODY, RELAYED, Retries, Rule, answer
 from headway.core.scheduler import Scheduler, forecast
 from headway.core.standing import Replica
 from headway.core.view import Forecast, ReplicaView
@@ -64,7 +64,7 @@ class Attempts:
         """Send a request to what was chosen for it. `free`: that it is tried again says nothing against it."""
         request, demand, spec, number = job.request, job.demand, choice.view.spec, job.tries.made
         resumes = job.generated > 0
-        free = free or resumes
+        free, job.tries.spared = free or resumes or job.tries.spared, False
         self._retries.sent(job.tries, number > 0 and not free, free)
         expected = forecast(demand, choice.view)
         attempt = job.attempt = attempt_id(request.id, number)
@@ -73,7 +73,7 @@ class Attempts:
         terms, told = job.terms, self._scheduler.sent(request.model, spec, at)
         model, told = spec.serves.get(request.model, request.model), terms.disclosed + told
         out.append(Dispatch(request.id, attempt, spec.id, model, terms.max_tokens, terms.logprobs, told, resumes))
-        waited = at - max(job.arrived_at, job.waits_from) if number == 0 or resumes else 0.0
+        waited = at - max(job.arrived_at, job.waits_from)
         out.append(Record(self._scheduler.decision(choice, demand, expected, at, number, waited)))
 
     def target(self, job: Job, expected: Expected, view: ReplicaView, at: float) -> AttemptId:
@@ -208,9 +208,8 @@ class Attempts:
                 tries.free_used = True
             else:
                 tries.excluded = (*tries.excluded, entry.replica_id)
-            choice = self._choose_again(job, rule is Rule.HEALTHY_ONLY, at, out)
-            if choice is not None:
-                self.dispatch(job, choice, at, out, free)
+            blameless = entry.aborting or (outcome.kind in NOBODY and not outcome.sent)
+            if self._try_again(job, rule is Rule.HEALTHY_ONLY, blameless, free, at, out):
                 return True
         if outcome.kind in RELAYED and outcome.status:
             out.append(Relay(request.id, entry.attempt_id))
@@ -221,13 +220,16 @@ class Attempts:
             out.append(Reject(request.id, said.status, said.code, said.message, said.retry_after_s, said.shed))
         return False
 
-    def _choose_again(self, job: Job, healthy_only: bool, at: float, out: list[Command]) -> Choice | None:
-        """Where the request was not yet. A retry never waits: if it fits nowhere, it goes where it costs least; if
-        nobody good is left, to one that is not known to be dead."""
+    def _try_again(
+        self, job: Job, healthy_only: bool, blameless: bool, free: bool, at: float, out: list[Command]
+    ) -> bool:
+        """Send it where it was not yet. If it fits nowhere, one that was withdrawn by us, or that no engine has seen,
+        waits like others; any other goes where it costs least; if nobody good is left, to one that is not known to be
+        dead. False if there is nobody."""
         self._scheduler.refresh(at, out)
         pool = self._scheduler.pools.get(job.request.model)
         if pool is None:
-            return None
+            return False
         pool = pool.reaching(job.request.precision_floor)
         excluded = job.tries.excluded
 
@@ -238,5 +240,14 @@ class Attempts:
 
         scheduler, demand, at_least = self._scheduler, job.demand, job.at_least
         choice = self.holding.choose(job, pool, at, avoid)
+        if choice is None and blameless and self.holding.postpone(job, pool, at, out):
+            job.tries.spared = free
+            return True
         choice = choice or scheduler.choose(pool, demand, at, at_least, avoid, None)
-        return choice if choice or healthy_only else scheduler.insist(pool, demand, at, at_least, excluded)
+        if choice is None and not healthy_only:
+            choice = scheduler.insist(pool, demand, at, at_least, excluded)
+        if choice is None:
+            return False
+        job.waits_from = at
+        self.dispatch(job, choice, at, out, free)
+        return True

@@ -105,7 +105,7 @@ class Since(msgspec.Struct, gc=False):
 
 
 class Tries(msgspec.Struct, gc=False):
-    """The tries of one request so far."""
+    """The tries of one request so far. `spared`: the next one, for which it waits, will not count."""
 
     made: int = 0
     counted: int = 0
@@ -113,6 +113,7 @@ class Tries(msgspec.Struct, gc=False):
     excluded: tuple[ReplicaId, ...] = ()
     deaths: tuple[ReplicaId, ...] = ()
     retrying: bool = False
+    spared: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from headway.core.entries import Choice, Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.queue import HoldQueue, cost
 from headway.core.scheduler import Avoid, Pool, Scheduler, context_limit
+from headway.core.standing import Replica
 from headway.core.view import HeldState, ReplicaView
 
 Send = Callable[[Job, Choice, float, list[Command]], None]
@@ -209,6 +210,24 @@ class Holding:
         out.append(Hold(job.request.id, queue.position(item), queue.wait_s(item)))
         self._arm(pool, queue, at, out)
         return True
+
+    def postpone(self, job: Job, pool: Pool, at: float, out: list[Command]) -> bool:
+        """A request whose attempt came to nothing by no fault of its own waits, however many do, for as long as one
+        that has just come. False if there is nobody in `pool` that room could be made at, unless it was tried."""
+        tried = job.tries.excluded
+        if all(replica.spec.id in tried or not self._may_make_room(pool, replica, job) for replica in pool.replicas):
+            return False
+        queue = self._admission.queue(job.request)
+        job.attempt, job.waits_from, job.tries.excluded = None, at, ()
+        item = queue.push(job, at, self._admission.due(job, pool.candidates))
+        out.append(Hold(job.request.id, queue.position(item), queue.wait_s(item)))
+        self._arm(pool, queue, at, out)
+        return True
+
+    @staticmethod
+    def _may_make_room(pool: Pool, replica: Replica, job: Job) -> bool:
+        """Whether a replica has too much to do for a request now, but is well, and large enough."""
+        return pool.reason_of(replica.spec.id) in ("", "at_limit") and not 0 < context_limit(replica) < job.at_least
 
     def _refuse(self, job: Job, refusal: Reject, out: list[Command]) -> None:
         """It ends here."""
