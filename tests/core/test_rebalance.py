@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headway.core.commands import Command, Dispatch, Evict, Hold, Migrate, Moved, SetTimer
 from headway.core.constants import AdmissionConfig, BrainConfig, MigrationConfig, SloConfig
 from headway.core.events import DrainAsked, MigrateAsked, ReplicasChanged, TenantsChanged, TimerFired
+from headway.core.freeness import SCARCE
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
 from headway.core.plugin import Chance
@@ -395,6 +396,37 @@ class TestPlain:
         assert begun(scene.tick()) != [], "but for what is asked for"
 
 
+class TestFreeness:
+    """As Llumnix: by how many tokens each may still say."""
+
+    @staticmethod
+    def scene(prompt: int, on_b: int = 0, **facts: object) -> Scene:
+        scene = Scene("a", "b", strategy="freeness")
+        scene.fill("a", 9, prompt, **facts)
+        scene.run("short", "a", prompt - 50, **facts)
+        scene.fill("b", on_b, 990)
+        return scene
+
+    @pytest.mark.parametrize(("spare", "moves"), [(-20, True), (20, False)])
+    def test_the_shortest_goes_where_each_has_hardly_room_to_grow(self, spare: int, moves: bool) -> None:
+        scene = self.scene(1000 - round(SCARCE) + 5 - spare)
+        commands = scene.tick()
+        assert begun(commands) == ([("balance", "a", "b")] if moves else [])
+        assert [migrate.request_id for migrate in only(commands, Migrate)] == (["short"] if moves else [])
+
+    def test_nobody_goes_where_it_would_be_as_scarce(self) -> None:
+        assert begun(self.scene(990, on_b=9).tick()) == []
+
+    def test_who_may_not_move_stays(self) -> None:
+        assert begun(self.scene(990, resumable=False).tick()) == []
+
+    def test_a_pool_of_unknown_size_is_neither(self) -> None:
+        scene = Scene(strategy="freeness")
+        scene.join("a", "b", kv_capacity_tokens=0)
+        scene.fill("a", 11, 9000)
+        assert begun(scene.tick()) == []
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("side", [0.95, 1.05])
 def test_strategies_differ_in_what_is_too_slow(strategy: str, side: float) -> None:
@@ -731,7 +763,8 @@ def test_no_move_breaks_a_bound(
             info = brain._jobs[told.request_id].request
             assert info.resumable
             assert told.target not in draining or not told.target
-            if told.reason in ("latency", "balance") or (told.reason == "memory" and told.target):
+            weighed = told.reason in ("latency", "balance") or (told.reason == "memory" and told.target)
+            if weighed and strategy != "freeness":
                 assert told.benefit_s > MigrationConfig().margin * told.cost_s > 0.0
             if not told.target:
                 assert info.tier < Tier.CRITICAL

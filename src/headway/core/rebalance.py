@@ -12,12 +12,14 @@ an eighth of the fleet at once, a cooldown per request, a share of the fleet's p
 warms up. How a request moves is not known here (migration).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 from headway.core.commands import Command, SetTimer
 from headway.core.constants import MigrationConfig, SloConfig
 from headway.core.entries import Entry, Plan
 from headway.core.fleet import Fleet
+from headway.core.freeness import SCARCE, freeness
 from headway.core.holding import Holding
 from headway.core.ids import ReplicaId
 from headway.core.migration import Migration
@@ -61,11 +63,12 @@ STRATEGIES: dict[str, Strategy] = {
     "latency": Strategy(slow=0.85, spare=0.70, gap=0.35, ticks=3, overflow=1.0),
     "throughput": Strategy(slow=1.20, spare=0.85, gap=0.20, ticks=2, overflow=0.5),
     "plain": Strategy(slow=0.70, spare=0.0, gap=1.0, ticks=3, overflow=0.0),
+    "freeness": Strategy(slow=math.inf, spare=0.0, gap=1.0, ticks=3, overflow=0.0),
 }
 """`overflow` multiplies the setting of that name. "balanced" is more reserved than the .95, .85 and .25 of the
 algorithms page: with those, goodput fell by .3 to .7 points where prefill is scarce (docs/migration.md). "plain": where
 steps take 35 ms (.7 of the default objective) and memory is 85 % full, evict what matters least; else leave everything
-alone."""
+alone. "freeness": as Llumnix, from the least to the most free, for comparison."""
 
 PLAIN_FULL = 0.85
 
@@ -93,6 +96,11 @@ class Rebalance:
         self._uneven: dict[str, int] = {}
         self._preemptions: dict[ReplicaId, tuple[int, float]] = {}
         self._replay: Bucket | None = None
+        self._reasons = (
+            (self._drain, self._freeness)
+            if config.strategy == "freeness"
+            else (self._drain, self._memory, self._latency, self._urgent, self._balance)
+        )
 
     def watch(self, at: float, out: list[Command]) -> None:
         """Something runs: look again in a moment."""
@@ -144,7 +152,7 @@ class Rebalance:
         if any(replica.health.ramp_from is not None and view.slow_start < 1.0 for replica, view in _standing(pool)):
             yield from self._drain(pool, at)
             return
-        for reason in (self._drain, self._memory, self._latency, self._urgent, self._balance):
+        for reason in self._reasons:
             found = False
             for plan in reason(pool, at):
                 found = True
@@ -230,6 +238,18 @@ class Rebalance:
         best = self._best(pool, Strain(self._fleet, fullest, self._config.horizon_s, at), at, "balance", small)
         if best is not None:
             yield best
+
+    def _freeness(self, pool: Pool, at: float) -> Iterator[Plan]:
+        """From the least free, if its requests have hardly room to grow, to the most free: the shortest, for it costs
+        least. Its new place must stay freer than its old one was, and not become scarce itself."""
+        standing = [(freeness(view), replica) for replica, view in _standing(pool) if view.kv_capacity_tokens]
+        least, source = min(standing, key=_freedom, default=(math.inf, None))
+        if source is None or least >= SCARCE:
+            return
+        for entry in sorted(self._movable(source, at), key=_holds)[:1]:
+            best = max(self._targets(pool, entry), key=freeness, default=None)
+            if best is not None and freeness(best, _holds(entry)) > max(least, SCARCE):
+                yield Plan(entry, best, "balance", self._replayed(entry, best))
 
     # -- what a move is worth ----------------------------------------------------------------------------------
 
@@ -347,6 +367,10 @@ def _outstanding(entry: Entry) -> tuple[int, str]:
 
 def _holds(entry: Entry) -> int:
     return entry.prompt + entry.generated
+
+
+def _freedom(item: tuple[float, Replica]) -> tuple[float, ReplicaId]:
+    return item[0], item[1].spec.id
 
 
 def _use(item: tuple[float, Replica, ReplicaView]) -> tuple[float, ReplicaId]:
