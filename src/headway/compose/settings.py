@@ -294,7 +294,7 @@ class Affinity(Section):
         default=_F.bound,
         gt=1,
         allow_inf_nan=False,
-        description="What is not easy for a replica also goes on while it has so many times the mean number of requests.",
+        description="What is not easy for a replica also goes on while it has so many times the mean of requests.",
     )
 
     @model_validator(mode="after")
