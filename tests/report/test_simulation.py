@@ -2,6 +2,7 @@
 
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 from rich.table import Table
@@ -70,6 +71,22 @@ def test_one_policy_alone_is_compared_with_nothing() -> None:
     titles = [str(c.header) for c in tables(results(policies=("headroom",)))[0].columns]
     assert "times" not in titles
     assert not any("above" in title for title in titles)
+
+
+def test_moves_and_urgent_requests_have_columns_where_there_were_any() -> None:
+    plain = results(policies=("headroom",), loads=(0.5,), seeds=1)
+    moved = [
+        msgspec.structs.replace(plain[0], moves=45, evictions=9, urgent=90, urgent_ttft_p99_s=0.25, stall_p99_s=0.03)
+    ]
+    got, took = tables(moved)
+    assert column(got, "urgent TTFT p99") == ["250 ms"]
+    assert (column(took, "moved"), column(took, "evicted"), column(took, "stall p99")) == (
+        ["1 %"],
+        ["0.2 %"],
+        ["30 ms"],
+    )
+    for before, now in zip(tables(plain), (got, took), strict=True):
+        assert len(before.columns) < len(now.columns)
 
 
 def test_points() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from headway.report.measures import GOOD, Measure
+from headway.report.measures import GOOD, Measure, measures
 from headway.workload.paired import FEW_SEEDS, Interval, mean_interval, paired_interval
 from headway.workload.results import RunResult
 
@@ -34,6 +34,7 @@ class Board:
         self.policies = list(dict.fromkeys(result.policy for result in results))
         self.loads = sorted({result.load for result in results})
         self.seeds = len({result.seed for result in results})
+        self.measures = measures(results)
         self.reference = reference or choose_reference(self.policies)
         if results and self.reference not in self.policies:
             raise ValueError(f"no run of the reference policy {self.reference!r}; there are {', '.join(self.policies)}")

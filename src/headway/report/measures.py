@@ -3,7 +3,7 @@
 Terminal tables and the HTML report read the same list, so that they cannot tell different stories.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -85,5 +85,24 @@ MEASURES: tuple[Measure, ...] = (
     _field("gpu_hours_per_1k_good", "GPU-h\n/1k good", _TOOK, hours, -1, "GPU-hours per 1,000 good requests"),
     _field("decision_us", "decision", _TOOK, micros, -1, "CPU time of the brain per request"),
 )
+URGENT: tuple[Measure, ...] = (
+    _field("urgent_ttft_p99_s", "urgent\nTTFT p99", _GOT, seconds, -1, "the same of requests of a high tier"),
+)
+MOVES: tuple[Measure, ...] = (
+    _field("moves", "moved", _TOOK, share, 0, "running requests moved to another replica", of_requests=True),
+    _field("evictions", "evicted", _TOOK, share, 0, "running requests made to wait for others", of_requests=True),
+    _field("failovers", "failed\nover", _TOOK, share, 0, "went on elsewhere after a crash", of_requests=True),
+    _field("replayed_tokens", "replayed\ntokens", _TOOK, count, -1, "tokens computed again for all of these"),
+    _field("stall_p99_s", "stall\np99", _TOOK, seconds, -1, "how long a stream stands still when it is moved"),
+)
+
+
+def measures(results: Sequence[RunResult]) -> tuple[Measure, ...]:
+    """What is worth a column: of urgent requests and of moves only where there were any."""
+    urgent = URGENT if any(result.urgent for result in results) else ()
+    moved = MOVES if any(result.moves + result.evictions + result.failovers for result in results) else ()
+    return tuple(sorted((*MEASURES, *urgent, *moved), key=lambda measure: measure.group == _TOOK))
+
+
 GOOD = MEASURES[0]
 GOODPUT = MEASURES[1]

@@ -14,7 +14,7 @@ from rich.table import Table
 from headway.report.board import Board
 from headway.report.figures import NOTHING
 from headway.report.fitting import fitted, paper
-from headway.report.measures import GOOD, MEASURES, Group, Measure
+from headway.report.measures import GOOD, Group, Measure
 from headway.workload.paired import Interval
 from headway.workload.results import RunResult
 
@@ -23,7 +23,7 @@ _NEVER = {"e2e_p50_s", "e2e_p99_s", "preempted", "queue_p99_s"}
 
 _DISPENSABLE: dict[Group, tuple[str, ...]] = {
     "what clients got": ("failed", "times", "goodput_rps", "tpot_p50_s", "ttft_p50_s", "interval", "points"),
-    "what it took": ("fairness", "recomputed_tokens", "decision_us"),
+    "what it took": ("fairness", "recomputed_tokens", "replayed_tokens", "decision_us"),
 }
 """What a narrow terminal goes without, the first first. Never late, shed and the longest wait."""
 
@@ -70,7 +70,9 @@ def notes(board: Board) -> list[str]:
 def _table(board: Board, load: float, group: Group, left_out: Collection[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column(group.replace("clients ", "clients\n"), no_wrap=True)
-    shown = [measure for measure in MEASURES if measure.group == group and measure.name not in (*_NEVER, *left_out)]
+    shown = [
+        measure for measure in board.measures if measure.group == group and measure.name not in (*_NEVER, *left_out)
+    ]
     for measure in shown:
         table.add_column(measure.title, justify="right", no_wrap=True)
         for title in _comparisons(board, measure, left_out):

@@ -52,7 +52,7 @@ def figures_table(board: Board, load: float, styles: Styles) -> str:
     heads = "".join(f'<th class="{styles[policy]}" scope="col">{escape(policy)}</th>' for policy in policies)
     rows = []
     group = ""
-    for measure in MEASURES:
+    for measure in board.measures:
         if measure.group != group:
             group = measure.group
             rows.append(f'<tr class="group"><th colspan="{len(policies) + 1}">{group}</th></tr>')
