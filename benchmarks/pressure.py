@@ -1,10 +1,10 @@
 """Under pressure, over sockets: emulated replicas and the gateway as processes, real HTTP, and the goals beside it.
 
-    python benchmarks/pressure.py                       # everything, full size: about 45 minutes
+    python benchmarks/pressure.py                       # everything, full size: about 50 minutes
     python benchmarks/pressure.py --only overload,depth --short --json FILE
 
-Scenes: capacity, overload (L3), depth and bytes (L4), tenants (L10), critical, refusals-503 and -429 (F9), retry-after,
-preemptions-round-robin and -headroom, faults.
+Scenes: capacity, overload and after (L3), depth and bytes (L4), tenants (L10), critical, refusals-503 and -429 (F9),
+retry-after, preemptions-round-robin and -headroom, faults.
 The engines' clocks run in real time. Where one of them lost more than a tenth of it, the machine was too busy: the
 scene is played again, up to `--tries` times, and what remains of that is shown as `void`. docs/pressure.md has figures.
 """

@@ -49,15 +49,20 @@ async def figures(scene: str, folder: Path, **bounds: tuple[float, float]) -> di
 
 @pytest.mark.slow
 @process_case
-async def test_overload_costs_no_goodput_and_is_over_at_once(folder: Path) -> None:
+async def test_overload_costs_no_goodput_and_refusals_come_at_once(folder: Path) -> None:
     await figures(
         "overload",
         folder,
         goodput_at_5_over_its_peak=(0.75, 3.0),
         refused_at_once=(0.3, 0.9),
         refusals_p50=(0.0, 20.0),
-        all_good_again_after=(0.0, 5.0),
     )
+
+
+@pytest.mark.slow
+@process_case
+async def test_soon_after_an_overload_service_is_as_it_was(folder: Path) -> None:
+    await figures("after", folder, **{"good, from 2 s on, over those before": (0.7, 1.5)})
 
 
 @pytest.mark.slow
