@@ -120,6 +120,9 @@ def test_a_few_requests_are_never_too_much() -> None:
         (200, {"load": 14}, True),
         (200, {"load": 15}, False),
         (200, {"context_tokens": 5_000.0}, False),
+        (200, {"used": 0.69}, True),
+        (200, {"used": 0.699}, False),
+        (200, {"used": 0.84, "kv_capacity_tokens": 0}, True),
     ],
 )
 def test_easy_is_what_will_hardly_be_felt(prompt: int, facts: dict[str, Any], easy: bool) -> None:

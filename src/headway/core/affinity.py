@@ -66,9 +66,11 @@ class Affinity:
         return None
 
     def _is_easy(self, demand: Demand, view: ReplicaView, load: float) -> bool:
-        """Whether the request will hardly be felt there: its prefill starts and ends soon, and steps stay short. Where
-        speeds are not known, whether there is hardly anybody."""
-        config, speed = self._config, view.speed
+        """Whether the request will hardly be felt there: memory is no matter, its prefill starts and ends soon, and
+        steps stay short. Where speeds are not known, whether there is hardly anybody."""
+        config, speed, capacity = self._config, view.speed, view.kv_capacity_tokens
+        if capacity and _used(view) + demand.prompt_tokens > config.easy_kv * capacity:
+            return False
         if not speed.learned:
             return load < config.spare
         tokens = view.prefill_backlog_tokens + demand.prompt_tokens - demand.hits.get(view.spec.id, 0)
@@ -83,7 +85,7 @@ class Affinity:
         if not capacity:
             return False
         replica_id = view.spec.id
-        used = (view.kv_used_tokens + view.prefill_backlog_tokens) / capacity
+        used = _used(view) / capacity
         if used > self._config.spill:
             full.add(replica_id)
         elif used < self._config.resume:
@@ -97,6 +99,10 @@ class Affinity:
             total += _load(view)
             weight += view.spec.weight
         return self._config.bound * total / weight
+
+
+def _used(view: ReplicaView) -> float:
+    return view.kv_used_tokens + view.prefill_backlog_tokens
 
 
 def _id(view: ReplicaView) -> ReplicaId:

@@ -201,7 +201,8 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     `late_spare`: the share of every pool that those who missed their objective leave to those who can still keep it. A
     backlog would keep every pool full, and whoever comes after an overload would wait for room as in it.
     `rise_s`: whoever has waited so long counts as one tier higher (0: never). `max_queued_bytes`: bodies of all who
-    wait, in all queues. `retry_after_max_s` bounds what clients are told; `retry_share`: the share of the pace that is
+    wait, in all queues. `retry_after_max_s` bounds what clients are told (a
+    low bound calls them all back at once, into the next overload); `retry_share`: the share of the pace that is
     promised to those who come back (the rest is for those who come first).
     `reserved`: the share of every model's replicas that is kept for what is critical. Whole replicas, and of one more
     the rest of the share as a part of its KV pool.
@@ -222,7 +223,7 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     lag_most: float = 0.3
     rise_s: float = 10.0
     max_queued_bytes: int = 128 * 1024 * 1024
-    retry_after_max_s: float = 120.0
+    retry_after_max_s: float = 900.0
     retry_share: float = 0.3
     late_spare: float = 0.15
     reserved: float = 0.0
@@ -280,9 +281,10 @@ class AffinityConfig(msgspec.Struct, frozen=True):
 
     `enabled`: whether requests that name a session keep to its replica. `points`: a replica's places on the ring (with
     200, shares differ by about 7 %). `spill`, `resume`: used share of a KV pool above which a replica gives sessions to
-    the next one, and below which it takes them back. A request is easy for a replica where it and all prefill before it
-    take `easy_prefill_s` at most, and steps then take `easy_step_s` (a quarter and a half of the usual objectives);
-    where speeds are not known, if there are fewer than `spare` requests. Easy ones stay. For others, `bound`: times the
+    the next one, and below which it takes them back. A request is easy for a replica of whose pool, with it, `easy_kv`
+    are used at most, where it and all prefill before it take `easy_prefill_s` at most, and steps then take
+    `easy_step_s` (a quarter and a half of the usual objectives); where speeds are not known, if there are fewer than
+    `spare` requests instead. Easy ones stay. For others, `bound`: times the
     mean number of requests from which on a replica gives sessions away, if it has `spare`; and under a policy that
     knows where prefixes are, `yields`: how many times the least cost the session's replica may cost (0: any).
     """
@@ -293,6 +295,7 @@ class AffinityConfig(msgspec.Struct, frozen=True):
     resume: float = 0.75
     bound: float = 1.25
     spare: int = 8
+    easy_kv: float = 0.7
     easy_prefill_s: float = 0.25
     easy_step_s: float = 0.025
     yields: float = 2.0
