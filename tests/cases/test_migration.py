@@ -105,6 +105,14 @@ async def test_the_death_of_a_replica_is_not_noticed(house: House, way: str) -> 
     assert house.count("headway_migration_gap_seconds_count", kind="resumed") == 1
 
 
+@case(NOBODY, NOBODY, **TWO)
+async def test_an_engine_that_ends_within_its_first_event_is_not_believed(house: House) -> None:
+    """Its framing is in order, and nothing was given to the client: another begins again."""
+    speak(house, trouble=first(Trouble(100, "last")))
+    body = wish(CHAT)
+    assert plain((await house.ask(body)).body) == undisturbed(CHAT, body)
+
+
 @case(NOBODY, NOBODY, config=HASTY, brain=PATIENT, model=MODEL)
 async def test_silence_is_a_death_too(house: House) -> None:
     speak(house, trouble=first(Trouble(3100, "hang")))

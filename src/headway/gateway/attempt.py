@@ -330,7 +330,7 @@ class Attempt:
     def may_go_on(self) -> bool:
         """Whether the request could go on elsewhere if this attempt ended now."""
         mover = self._exchange.mover
-        return mover is not None and mover.can_go_on()
+        return mover is not None and (mover.can_go_on() or mover.can_begin_again())
 
     def may_be_quoted(self) -> bool:
         """Whether an error about memory may repeat what the client said."""

@@ -4,10 +4,10 @@ upstream call. For engines that do not batch by themselves; off unless it is set
 What lives here: who rides with whom, the one call, and giving each rider its part. What must not: the bytes of bodies
 and replies (`wire.batches`), or anything about a rider's account: each stays an attempt of its own, which ends once.
 
-Riders share a call only if everything else about theirs is the same bytes: path, the headers an engine would see (and
-so credentials), and the body around its inputs. The call itself carries no X-Forwarded lines and an id of its own, so
-that no reply names another client's request. Whatever goes wrong with a call that was sent, each rider goes again by
-itself; a refusal for lack of room is given to each, for the brain to decide.
+Riders share a call only if they are of one tenant, and everything else about theirs is the same bytes: path, the
+headers an engine would see, and the body around its inputs. The call itself carries no X-Forwarded lines and an id of
+its own, so that no reply names another client's request. Whatever goes wrong with a call that was sent, each rider goes
+again by itself; a refusal for lack of room is given to each, for the brain to decide.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ MAX_RIDER_BYTES: Final = 256 * 1024
 """Larger bodies are worth a call of their own: an engine is busy with them for longer than a call costs."""
 MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
 
-Key = tuple[Target, bytes, bytes, bytes, bool]
+Key = tuple[Target, str, bytes, bytes, bytes, bool]
 
 
 class Rider(Protocol):
@@ -92,9 +92,8 @@ class Batcher:
         part = None if isinstance(body, BodyError) or not body else part_of(b"".join(body), path)
         if part is None or len(part.items) >= settings.max:
             return None
-        return self._board(
-            rider, part, (target, exchange.lead(target), part.before, part.after, part.ids), path, settings
-        )
+        key = (target, exchange.notes.tenant, exchange.lead(target), part.before, part.after, part.ids)
+        return self._board(rider, part, key, path, settings)
 
     def _board(self, rider: Rider, part: Part, key: Key, path: str, settings: Batching) -> "Batch":
         batch = self._waiting.get(key)
@@ -214,7 +213,7 @@ class Batch:
         self._batcher.calls += 1
         self._batcher.riders += len(self._sent)
         body = merged([part for _, part in self._sent])
-        lead, request_id = self._key[1], self._batcher.mint().encode()
+        lead, request_id = self._key[2], self._batcher.mint().encode()
         for rider in self._riders:
             rider.under_way(True)
         head = b"%b\r\nX-Request-Id: %b\r\nContent-Length: %d\r\n\r\n" % (lead, request_id, len(body))

@@ -96,6 +96,12 @@ class Exchange:
         return self._head.path
 
     @property
+    def _forbidden(self) -> bool:
+        """Whether its model is none of those that its tenant may use: nothing must tell that it is there."""
+        models = self.notes.models
+        return bool(models) and self.ticket.model not in models
+
+    @property
     def client_name(self) -> str:
         """The client's own id for it, empty if it has none."""
         return self.ticket.client_request_id
@@ -115,6 +121,8 @@ class Exchange:
         ticket.stream = parsed.stream
         if parsed.model in plane.models:
             ticket.model = parsed.model
+            if self._forbidden:
+                self.parsed = parsed = unknown(parsed)
         elif not parsed.model:
             self.refuse(400, "missing_model", "you must provide a model parameter", param="model")
             return
@@ -360,7 +368,7 @@ class Exchange:
     def _told(self) -> bytes:
         """Header lines that say what was done to the request, and how far its model's service is degraded."""
         plane, model = self.plane, self.ticket.model
-        level = plane.levels.get(model)
+        level = None if self._forbidden else plane.levels.get(model)
         pairs = self._disclosed if level is None else (*self._disclosed, (LEVEL_HEADER, str(level)))
         return plane.cors.disclosed(self._head, pairs)
 

@@ -126,6 +126,10 @@ class Mover:
         whole = way is not Way.NONE and not tape.pinned and not tape.error and self.spool.body_sent
         return whole and bool(tape.sample) and (way is not Way.IDS or tape.prompt_ids is not None)
 
+    def can_begin_again(self) -> bool:
+        """Whether its client has nothing yet, of a stream whose engine would say that it is complete."""
+        return self.score.way is not Way.NONE and not self.spool.body_sent
+
     def migrate(self, command: Migrate, source: "Attempt | None") -> None:
         """Make a target ready beside the source."""
         told = Dispatch(command.request_id, command.attempt_id, command.replica_id, command.model, resumes=True)

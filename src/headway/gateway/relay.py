@@ -391,6 +391,8 @@ class StreamRelay(_Holding):
             self._aborted_early()
         elif scanner.error is not None and not self.outlet.body_sent:
             self._error_early(scanner.error, in_band_kind(scanner.error_status))
+        elif scanner.error is not None and self._fails_over(self._take()):
+            return
         elif scanner.first_content:
             self._content = True
             self.boss.first_token()
@@ -433,6 +435,7 @@ class StreamRelay(_Holding):
         then the error is not for the client."""
         kind = in_band_kind(self._scanner.error_status)
         if kind is OutcomeKind.CLIENT_ERROR or not self.boss.may_go_on():
+            self._held = [] if self._content else [data]
             return False
         start = max(0, data.rfind(b"data:", 0, data.find(b'"error"')))
         self._held, self._line = [data[:start]] if start else [], b""
