@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headway.compose.keyfile import change, revoked
@@ -118,7 +119,7 @@ LIMITED: dict[str, tuple[Tenant, int, str]] = {
     "concurrent": (Tenant("ann", max_concurrent=1), 429, "concurrency_limit"),
     "requests": (Tenant("ann", requests_per_s=0.1, burst_s=1.0), 429, "rate_limit_exceeded"),
     "tokens": (Tenant("ann", tokens_per_s=1.0, burst_s=1.0), 429, "rate_limit_exceeded"),
-    "model": (Tenant("ann", models=("other",)), 403, "model_not_allowed"),
+    "model": (Tenant("ann", models=("other",)), 404, "model_not_found"),
     "policy": (Tenant("ann", policies=("p2c",)), 403, "policy_not_allowed"),
 }
 
@@ -170,7 +171,7 @@ async def test_tenants_share_nothing_that_is_remembered(house: House) -> None:
 
 @case(scripts.answer())
 async def test_a_tenant_sees_its_own_models_only(house: House) -> None:
-    """124, 136: others are not listed, and not to be had."""
+    """124, 136: others are not listed, not to be had, and not told from such that do not exist."""
     house.gateway.set_cards({house.gateway.snapshot().views[0].spec.id: [{"id": "m"}]})
     admit(house, Tenant("ann", models=("m",)), Tenant("bob", models=("x",)))
     seen = {}
@@ -180,7 +181,12 @@ async def test_a_tenant_sees_its_own_models_only(house: House) -> None:
             card = await client.ask("/v1/models/m", headers=bearer(tenant))
             seen[tenant] = ([model["id"] for model in listed.json["data"]], card.status)
     assert seen == {"ann": (["m"], 200), "bob": ([], 404)}
-    assert [(await house.ask(chat(model=name), headers=bearer("bob"))).status for name in ("m", "n")] == [403, 404]
+    house.gateway.plane.levels["m"] = 2
+    answers = [await house.ask(chat(model=name), headers=bearer("bob", x_policy="odd")) for name in ("m", "n")]
+    assert [answer.status for answer in answers] == [404, 404]
+    there, absent = ([line for line in a.message.headers if line[0] != "x-request-id"] for a in answers)
+    assert there == absent
+    assert answers[0].json == msgspec.json.decode(answers[1].body.replace(b"`n`", b"`m`"))
     assert not house.engine.log.inference
 
 

@@ -1,5 +1,6 @@
 """Events in, commands out: the life of a request in every variant, and what happens to replicas around it."""
 
+import msgspec
 import pytest
 
 from headway.core.brain import Brain
@@ -13,10 +14,12 @@ from headway.core.events import (
     ProbeSucceeded,
     ReplicasChanged,
     RequestCancelled,
+    TenantsChanged,
     TimerFired,
 )
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
+from headway.core.tenant import Tenant
 from headway.core.view import Breaker
 from tests.core.house import FewestInFlight, Fixed, House, decision, entries, only, sent_to, spec
 from tests.core.storm import Storm
@@ -67,6 +70,22 @@ def test_load_is_counted_at_dispatch() -> None:
 def test_an_unknown_model_is_not_found(model: str) -> None:
     refusal = rejected(ready().ask("r", model=model))
     assert (refusal.status, refusal.code, refusal.shed) == (404, "model_not_found", False)
+
+
+def test_a_model_that_the_tenant_may_not_use_does_not_exist_either() -> None:
+    """In the same words, whatever else is asked for: which of the two it is is not told."""
+    house = ready("a")
+    house.tell(TenantsChanged(house.now, (Tenant("t", models=("other",)), Tenant("u", models=("m",)))))
+    for more in ({}, {"policy": "odd"}, {"precision_floor": "odd"}, {"deadline": -1.0}):
+        there, absent = (
+            rejected(house.ask("r", tenant="t", model=model, **more))  # type: ignore[arg-type]
+            for model in ("m", "n")
+        )
+        assert (there.status, there.code, there.shed) == (404, "model_not_found", False)
+        assert there.message == absent.message.replace("`n`", "`m`")
+        assert msgspec.structs.replace(there, message="") == msgspec.structs.replace(absent, message="")
+    assert sent_to(house.ask("r", tenant="u"))
+    assert sent_to(house.ask("s", tenant="another"))
 
 
 def test_the_message_does_not_repeat_a_huge_name() -> None:

@@ -2,7 +2,20 @@
 
 import pytest
 
-from headway.core.precision import EIGHT, FLOORS, FORMATS, FOUR, FULL, LESS, UNKNOWN, floor, known, of_model, rank
+from headway.core.precision import (
+    EIGHT,
+    FLOORS,
+    FORMATS,
+    FOUR,
+    FULL,
+    LESS,
+    UNKNOWN,
+    floor,
+    known,
+    of_model,
+    rank,
+    stricter,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,3 +88,21 @@ def test_a_floor_is_known_by_its_rank(said: str, meant: str) -> None:
 @pytest.mark.parametrize("said", ["", "banana", "bf16, fp8", "auto", "x" * 10_000, "q9"])
 def test_what_is_no_floor(said: str) -> None:
     assert floor(said) == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "least"),
+    [
+        ("", "", ""),
+        ("", "int8", "fp8"),
+        ("int4", "", "int4"),
+        ("any", "int4", "int4"),
+        ("fp16", "fp8", "bf16"),
+        ("fp8", "bf16", "bf16"),
+        ("fp8", "int8", "fp8"),
+        ("odd", "fp8", "odd"),
+        ("fp8", "odd", "odd"),
+    ],
+)
+def test_the_stricter_of_two_floors(one: str, other: str, least: str) -> None:
+    assert stricter(one, other) == least

@@ -79,12 +79,23 @@ def test_a_request_is_completed_with_what_its_tenant_prescribes() -> None:
     assert (done.tier, done.deadline, done.precision_floor) == (0, 15.0, "fp8")
     own = ask(tier=-1, deadline=11.0, precision_floor="bf16")
     assert found.completed(own, 10.0) is own
+    assert tenancy().completed(ask(precision_floor="odd"), 10.0).precision_floor == "odd"
     assert found.weight("t") == 2.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "granted"),
+    [("", "fp8"), ("any", "fp8"), ("int4", "fp8"), ("int8", "fp8"), ("fp16", "bf16"), ("q8", "fp8"), ("odd", "odd")],
+)
+def test_no_client_takes_less_precision_than_its_tenant(asked: str, granted: str) -> None:
+    assert tenancy(precision_floor="int8").completed(ask(precision_floor=asked), 0.0).precision_floor == granted
 
 
 def test_names_that_are_not_allowed() -> None:
     found = tenancy(models=("m",), policies=("p",))
-    assert code(found.refuses(ask(model="x"), 0.0)) == (403, "model_not_allowed")
+    assert [found.may_use("t", model) for model in ("m", "x")] == [True, False]
+    assert found.may_use("another", "x")
+    assert tenancy().may_use("t", "x")
     assert code(found.refuses(ask(policy="q"), 0.0)) == (403, "policy_not_allowed")
     assert found.refuses(ask(policy="p"), 0.0) is None
     assert found.refuses(ask(), 0.0) is None

@@ -1,6 +1,7 @@
 """Requests that share a call: who does, what the engine and each client get, and whatever may go wrong with it."""
 
 import asyncio
+import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,9 +12,11 @@ import pytest
 
 from headway.core.events import AttemptFinished
 from headway.core.outcome import OutcomeKind
+from headway.core.tenant import Tenant
 from headway.gateway import batching
 from headway.gateway.batching import Batcher
 from headway.gateway.config import Batching, GatewayConfig, Timeouts, UpstreamAuth
+from headway.gateway.identity import Identities
 from headway.runtime.clock import now
 from tests.gateway.fakes import Connection, Rig, answer, chunk, post, rig
 
@@ -170,6 +173,23 @@ def test_credentials_that_are_passed_on_are_never_shared(run: Run) -> None:
             await asyncio.gather(*(r.ask(asking("x", lines=key)) for key in keys))
             shown = [re.findall(rb"Bearer \w", request) for request in r.engines[0].requests]
             assert sorted(shown) == [[b"Bearer a"], [b"Bearer b"]]
+            assert (batcher(r).calls, batcher(r).riders) == (1, 2)
+
+    run(main())
+
+
+def test_tenants_never_share_a_call(run: Run) -> None:
+    """Engines do not see the keys of tenants, so that all they would get is the same bytes."""
+    tenants = (Tenant("ann"), Tenant("bob"))
+    keys = {hashlib.sha256(tenant.name.encode()).digest(): tenant.name for tenant in tenants}
+
+    async def main() -> None:
+        async with merging(embeds) as r:
+            r.gateway.set_identities(Identities(keys, tenants))
+            lines = [f"authorization: Bearer {name}\r\n" for name in ("ann", "bob", "bob")]
+            answers = await asyncio.gather(*(r.ask(asking(f"x{n}", lines=line)) for n, line in enumerate(lines)))
+            assert [len(body_of(response)["data"]) for response in answers] == [1, 1, 1]
+            assert [sorted(call) for call in sent(r) if isinstance(call, list)] == [["x1", "x2"]]
             assert (batcher(r).calls, batcher(r).riders) == (1, 2)
 
     run(main())

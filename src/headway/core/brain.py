@@ -142,8 +142,8 @@ class Brain:
             self._ignored += 1
             return
         self._scheduler.refresh(at, out)
-        pool = self._scheduler.pools.get(request.model)
-        if pool is None:
+        pool, tenancy = self._scheduler.pools.get(request.model), self._admission.tenancy
+        if pool is None or not tenancy.may_use(request.tenant, request.model):  # in the same words: which is not told
             text = f"The model `{request.model[:256]}` does not exist"
             out.append(Reject(request.id, 404, "model_not_found", text))
             return
@@ -152,7 +152,6 @@ class Brain:
             text = f"The policy `{request.policy[:64]}` is not offered; these are: {known}"
             out.append(Reject(request.id, 400, "unknown_policy", text))
             return
-        tenancy = self._admission.tenancy
         if tenancy.usages:
             request = tenancy.completed(request, at)
         request, terms = self._relief.arrived(request, at)

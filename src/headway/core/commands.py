@@ -60,8 +60,7 @@ class Hold(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Reject(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Answer the client with our own error. `shed` tells overload (accounted as shed) from a bad request.
 
-    `code` is a stable word for machines (`model_not_found`, `model_not_allowed`, `unknown_policy`,
-    `policy_not_allowed`,
+    `code` is a stable word for machines (`model_not_found`, `unknown_policy`, `policy_not_allowed`,
     `context_length_exceeded`, `precision_unavailable`, `rate_limit_exceeded`, `concurrency_limit`, `queue_full`,
     `queue_timeout`, `shed`, `new_sessions_refused`, `no_replica`, `upstream_failed`, `quarantined`, `deadline`);
     `retry_after_s` is 0 when no header is to be sent.

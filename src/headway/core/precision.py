@@ -20,6 +20,8 @@ FULL, EIGHT, FOUR, LESS, UNKNOWN = 4, 3, 2, 1, 0
 FLOORS: dict[int, str] = {FULL: "bf16", EIGHT: "fp8", FOUR: "int4", LESS: "int2"}
 """What a floor of each rank is called."""
 
+_BY_NAME = {name: rank for rank, name in FLOORS.items()}
+
 FORMATS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("fp32", "f32", "float32", "float"), ("fp32", FULL)),
     **dict.fromkeys(("bf16", "bfloat16"), ("bf16", FULL)),
@@ -72,6 +74,18 @@ def floor(text: str) -> str:
         return FLOORS[LESS]
     known_as = FORMATS.get(folded) or _gguf(folded)
     return FLOORS[known_as[1]] if known_as is not None else ""
+
+
+def stricter(one: str, other: str) -> str:
+    """The floor that satisfies both (empty: none is stated). What is no precision is returned, to be refused."""
+    least = ""
+    for text in filter(None, (one, other)):
+        named = floor(text)
+        if not named:
+            return text
+        if not least or _BY_NAME[named] > _BY_NAME[least]:
+            least = named
+    return least
 
 
 def _gguf(word: str) -> tuple[str, int] | None:

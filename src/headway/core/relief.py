@@ -24,7 +24,6 @@ from headway.core.restart import Restarts
 from headway.core.scheduler import Pool, Scheduler
 from headway.core.sessions import Sessions
 from headway.core.standing import Replica
-from headway.core.tenancy import Tenancy
 from headway.core.tenant import Tier
 from headway.core.view import PoolState, ReplicaView
 
@@ -71,7 +70,7 @@ class Relief:
             return request, PLAIN
         told: list[tuple[str, str]] = []
         other = degrade.fallback(pool)
-        if other in self._scheduler.pools and _may_use(self._admission.tenancy, request.tenant, other):
+        if other in self._scheduler.pools and self._admission.tenancy.may_use(request.tenant, other):
             request = msgspec.structs.replace(request, model=other)
             told.append(("x-headway-model", other))
             pool = degrade.arrived(other, at)
@@ -199,8 +198,3 @@ class Relief:
 def _at_work(replica: Replica) -> bool:
     """Whether what it has says anything about its pool."""
     return not (replica.health.ejected or replica.draining)
-
-
-def _may_use(tenancy: Tenancy, tenant: str, model: str) -> bool:
-    usage = tenancy.usages.get(tenant)
-    return usage is None or not usage.tenant.models or model in usage.tenant.models

@@ -12,6 +12,7 @@ import msgspec
 
 from headway.core.commands import Reject
 from headway.core.ids import RequestId
+from headway.core.precision import stricter
 from headway.core.request import Demand, RequestInfo
 from headway.core.tenant import Tenant
 from headway.core.view import TenantState
@@ -89,6 +90,11 @@ class Tenancy:
         usage = self.usages.get(tenant)
         return usage.tenant.weight if usage is not None else 1.0
 
+    def may_use(self, tenant: str, model: str) -> bool:
+        """Whether a model is among those of a tenant."""
+        usage = self.usages.get(tenant)
+        return usage is None or not usage.tenant.models or model in usage.tenant.models
+
     def completed(self, request: RequestInfo, at: float) -> RequestInfo:
         """A request with what its tenant prescribes: a bound on its tier, a deadline, a precision."""
         usage = self.usages.get(request.tenant)
@@ -100,19 +106,18 @@ class Tenancy:
             changes["tier"] = tenant.max_tier
         if request.deadline is None and tenant.deadline_s:
             changes["deadline"] = at + tenant.deadline_s
-        if tenant.precision_floor and not request.precision_floor:
-            changes["precision_floor"] = tenant.precision_floor
+        if tenant.precision_floor:
+            least = stricter(request.precision_floor, tenant.precision_floor)
+            if least != request.precision_floor:
+                changes["precision_floor"] = least
         return msgspec.structs.replace(request, **changes) if changes else request
 
     def refuses(self, request: RequestInfo, at: float) -> Reject | None:
-        """A refusal for what does not depend on its length: a name, requests alive, requests per second."""
+        """A refusal for what does not depend on its length: a policy, requests alive, requests per second."""
         usage = self.usages.get(request.tenant)
         if usage is None:
             return None
         tenant = usage.tenant
-        if tenant.models and request.model not in tenant.models:
-            text = f"The model `{request.model[:256]}` is not among those that this key may use"
-            return Reject(request.id, 403, "model_not_allowed", text)
         if request.policy and tenant.policies and request.policy not in tenant.policies:
             text = f"The policy `{request.policy[:64]}` is not among those that this key may ask for"
             return Reject(request.id, 403, "policy_not_allowed", text)
