@@ -407,18 +407,18 @@ def _attempts(
 async def retry_after(stage: Stage) -> list[Result]:
     """An overload whose refused clients come back when they were told to; new ones are few by then."""
     found = []
-    for depth in (16,) if stage.short else (64, 512):
+    for depth in (16,) if stage.short else (64,):
         found += await _obeyed(stage, depth)
     return found
 
 
 async def _obeyed(stage: Stage, depth: int) -> list[Result]:
-    flood_s, after_s = stage.pick(40.0, 5.0), stage.pick(140.0, 7.0)
+    flood_s, after_s = stage.pick(20.0, 5.0), stage.pick(300.0, 7.0)
     full = capacity_of(TWO)
     asks = stage.asks(stage.pick(5.0, 2.0) * full, 0.0, flood_s) + stage.asks(0.6 * full, flood_s, flood_s + after_s)
     async with fleet(stage.folder, TWO, {"brain": {"admission": {"max_queued": depth}}}) as at:
         await at.watch_clocks()
-        seen = await Load(at.port, f"retry-after, queue of {depth}", obeys=1).run(asks, stage.pick(150.0, 5.0))
+        seen = await Load(at.port, f"retry-after, queue of {depth}", obeys=1).run(asks, stage.pick(60.0, 5.0))
         lag, wrong = await at.lag(), await balance(at)
     retried = [each for each in seen if each.tries == 2 and each.due_s >= flood_s]
     ok = sum(each.ok for each in retried) / max(1, len(retried))

@@ -111,7 +111,7 @@ def test_held_is_marked_on_the_job() -> None:
 
 
 def test_those_who_are_refused_come_back_one_after_another() -> None:
-    config = AdmissionConfig(max_queued=1000)
+    config = AdmissionConfig(max_queued=1000, retry_after_max_s=120.0)
     queue = filled(40, config)
     assert queue.promise_s(40.0) == 1.0, "nothing is known of its pace"
     for i in range(30):
