@@ -133,6 +133,16 @@ def test_a_poison_does_not_go_round() -> None:
     quiet(house)
 
 
+def test_a_replica_that_never_went_on_is_not_held_against_the_request() -> None:
+    house = ready("a", "b", "c", "d", failovers_max=1)
+    running(house)
+    seen = {"a"}
+    for number in range(3):
+        commands = house.end(f"r-{number}", OutcomeKind.RESET, committed=True, resumable=True, output_tokens=50)
+        seen.add(only(commands, Dispatch)[0].replica_id)
+    assert seen == {"a", "b", "c", "d"}, "each is tried once"
+
+
 def test_without_room_the_survivor_waits() -> None:
     house = ready(capacity=1000)
     running(house, prompt_tokens=600, max_output_tokens=100)

@@ -777,3 +777,41 @@ def test_no_move_breaks_a_bound(
         return commands
 
     assert play() == play()
+
+
+class TestFound:
+    """Defects that were found, and stay mended."""
+
+    def test_a_stream_of_a_removed_replica_is_refused_to_an_operator(self) -> None:
+        scene = Scene("a", "b", "c")
+        scene.run("r", "a")
+        scene.tell(ReplicasChanged(scene.now, removed=(ReplicaId("a"),)))
+        commands = scene.tell(MigrateAsked(scene.now, RequestId("r"), ReplicaId("")))
+        assert [moved.result for moved in entries(commands, Moved)] == ["refused"]
+
+    def test_without_a_share_of_prefill_nothing_moves_for_memory(self) -> None:
+        scene = Scene("a", "b", replay_share=0.0)
+        for n in range(12):
+            scene.run(f"r{n}", "a", 900, max_output_tokens=2000)
+        assert only(scene.tell(TimerFired(scene.now, TIMER)), Migrate) == []
+
+    def test_a_drain_spreads_over_those_who_have_least_to_do(self) -> None:
+        scene = Scene("a", "b", "c", "d", per_request_s=0.01)
+        for n in range(6):
+            scene.run(f"r{n}", "a")
+        scene.tell(DrainAsked(scene.now, ReplicaId("a")))
+        targets = set()
+        for _ in range(3):
+            scene.wait(0.5)
+            for migrate in only(scene.tell(TimerFired(scene.now, TIMER)), Migrate):
+                targets.add(migrate.replica_id)
+                scene.first(migrate.attempt_id)
+                scene.end(migrate.source, OutcomeKind.MIGRATED, committed=True, output_tokens=2)
+        assert targets == {"b", "c", "d"}
+
+    def test_an_operator_moves_nothing_while_migration_is_off(self) -> None:
+        scene = Scene("a", "b")
+        scene.brain._rebalance._config = MigrationConfig(enabled=False)
+        scene.run("r", "a")
+        commands = scene.tell(MigrateAsked(scene.now, RequestId("r"), ReplicaId("b")))
+        assert [(moved.result, moved.reason) for moved in entries(commands, Moved)] == [("refused", "migration is off")]

@@ -292,6 +292,10 @@ class Holding:
                 text = "the model is overloaded, and more important requests wait"
                 self._refuse(item.job, Reject(request_id, 503, "shed", text, queue.promise_s(at), shed=True), out)
 
+    def fits(self, job: Job, view: ReplicaView, at: float) -> bool:
+        """Whether memory is no reason against a replica."""
+        return self._admission.fits(job, view, at)
+
     def waiting(self, model: str) -> int:
         """How many wait for a model."""
         return sum(len(queue) for queue in self._admission.lanes(model))
@@ -299,8 +303,9 @@ class Holding:
     def blocked(self, model: str, tier: int) -> Job | None:
         """The first who waits for a model and is at least so important, None if nobody is."""
         for queue in self._admission.lanes(model):
-            for item in queue:
-                return item.job if item.job.request.tier >= tier else None
+            head = next(iter(queue), None)
+            if head is not None and head.job.request.tier >= tier:
+                return head.job
         return None
 
     def positions(self) -> dict[RequestId, int]:

@@ -147,8 +147,10 @@ class Migration:
 
     def _fail_over(self, job: Job, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> bool:
         """Its replica is lost, and the client's stream waits: go on elsewhere at once, or as soon as there is room."""
-        job.failovers += 1
-        job.tries.excluded = (entry.replica_id,)
+        if entry.first_token_at is not None:  # a replica that never went on with it has not died of it
+            job.failovers += 1
+            job.tries.excluded = ()
+        job.tries.excluded = (*job.tries.excluded, entry.replica_id)
         move = Move(Phase.FAILED_OVER, entry.replica_id, ReplicaId(""), entry.attempt_id, str(outcome.kind), at)
         if job.failovers > self._config.failovers_max or job.tries.made >= MOST_ATTEMPTS:
             self._record(job, move, "refused", at, out)

@@ -95,10 +95,13 @@ class Rebalance:
         self._due = False
         self._uneven: dict[str, int] = {}
         self._preemptions: dict[ReplicaId, tuple[int, float]] = {}
-        self._replay: Bucket | None = None
+        self._replay: dict[str, Bucket] = {}
+        self._names: list[str] = []  # of the pool that is looked at
         self._reasons = (
             (self._drain, self._freeness)
             if config.strategy == "freeness"
+            else (self._drain, self._plain)
+            if config.strategy == "plain"
             else (self._drain, self._memory, self._latency, self._urgent, self._balance)
         )
 
@@ -114,16 +117,19 @@ class Rebalance:
         if not self._fleet.ledger.entries:
             return
         self._scheduler.refresh(at, out)
-        seen: set[tuple[ReplicaId, ...]] = set()
-        for pool in list(self._scheduler.pools.values()):
-            members = tuple(replica.spec.id for replica in pool.replicas)
-            if len(members) > 1 and members not in seen:
-                seen.add(members)
-                self._mend(pool, at, out)
+        alike: dict[tuple[ReplicaId, ...], list[Pool]] = {}
+        for pool in self._scheduler.pools.values():
+            alike.setdefault(tuple(replica.spec.id for replica in pool.replicas), []).append(pool)
+        for members, pools in alike.items():
+            if len(members) > 1:
+                self._names = [pool.model for pool in pools]
+                self._mend(pools[0], at, out)
         self.watch(at, out)
 
     def asked(self, request: RequestInfo, entry: Entry, target: ReplicaId, at: float) -> Plan | str:
         """What an operator wants moved: the plan, or why it cannot be."""
+        if not self._config.enabled:
+            return "migration is off"
         if not self._migration.may_move(entry, at):
             return "the request cannot be moved now: it is pinned, has not begun, or was moved lately"
         pool = self._scheduler.pools.get(request.model)
@@ -131,13 +137,15 @@ class Rebalance:
         views = [view for view in views if not target or view.spec.id == target]
         if not views:
             return "no other replica can go on with it"
-        best = min(views, key=lambda view: self._prefill_s(entry, view))
+        best = min(views, key=lambda view: self._done_s(entry, view))
         return Plan(entry, best, "operator", self._replayed(entry, best))
 
     # -- the tree ----------------------------------------------------------------------------------------------
 
     def _mend(self, pool: Pool, at: float, out: list[Command]) -> None:
-        budget = max(1, int(len(pool.replicas) * self._config.fleet_share)) - len(self._migration.under_way)
+        members = {replica.spec.id for replica in pool.replicas}
+        busy = sum(move.source in members for move in self._migration.under_way)
+        budget = max(1, int(len(members) * self._config.fleet_share)) - busy
         for plan in self._plans(pool, at):
             if budget < 1:
                 return
@@ -168,21 +176,25 @@ class Rebalance:
                     target = self._cheapest(pool, entry, at)
                     if target is not None:
                         yield Plan(entry, target, "drain", self._replayed(entry, target))
+                        break
 
     def _memory(self, pool: Pool, at: float) -> Iterator[Plan]:
         """A pool is about to overflow, or has just done so."""
         limit = self._config.overflow * self._strategy.overflow
-        if not limit:
-            yield from self._plain(pool, at)
-            return
         for replica, view in _standing(pool):
             strain = Strain(self._fleet, replica, self._config.horizon_s, at)
-            if strain.overflow() > limit or self._preempted(replica, view, at):
+            preempted = self._preempted(replica, view, at)
+            if preempted or strain.overflow() > limit:
                 best = self._best(pool, strain, at, "memory")
                 if best is not None:
                     yield best
-                elif Strain(self._fleet, replica, IMMINENT_S, at).overflow() > IMMINENT:
+                elif Strain(self._fleet, replica, IMMINENT_S, at).overflow() > IMMINENT and self._full(pool, replica):
                     yield from self._least(replica, at, Tier.CRITICAL, "memory")
+
+    def _full(self, pool: Pool, replica: Replica) -> bool:
+        """Whether nobody else has room even for the smallest of a replica's requests."""
+        least = min((entry.share.peak for entry in replica.account.entries.values()), default=0.0)
+        return all(view.headroom_tokens < least for view in pool.candidates if view.spec.id != replica.spec.id)
 
     def _plain(self, pool: Pool, at: float) -> Iterator[Plan]:
         for replica, view in _standing(pool):
@@ -197,27 +209,26 @@ class Rebalance:
         for replica, view in standing if quick else ():
             if self._step(view) > self._strategy.slow * self._tpot_s:
                 best = self._best(pool, Strain(self._fleet, replica, self._config.horizon_s, at), at, "latency")
-                if best is not None:
+                if best is not None and best.target is not None and self._step(best.target) < self._step(view):
                     yield best
 
     def _urgent(self, pool: Pool, at: float) -> Iterator[Plan]:
         """Somebody important fits nowhere: make room by a move if there is room in all, else by evictions."""
-        head = self._holding.blocked(pool.model, Tier.HIGH)
-        if head is None:
+        heads = [head for name in self._names if (head := self._holding.blocked(name, Tier.HIGH)) is not None]
+        if not heads or not pool.candidates:
             return
-        part, room = head.part, max((view.headroom_tokens for view in pool.candidates), default=0.0)
-        missing = part.peak - room
-        if missing <= 0.0:
-            return
-        roomy = max(_standing(pool), key=lambda pair: pair[1].headroom_tokens)
-        spare = sum(max(0.0, view.headroom_tokens) for _, view in _standing(pool))
-        if spare > part.peak:
-            for entry in sorted(self._movable(roomy[0], at), key=_holds):
+        head = heads[0]
+        if any(self._holding.fits(head, view, at) for view in pool.candidates):
+            return  # it is not memory that it waits for
+        roomy = max(pool.candidates, key=lambda view: (view.headroom_tokens, view.spec.id))
+        replica, missing = self._fleet.replicas[roomy.spec.id], head.part.peak - roomy.headroom_tokens
+        if sum(max(0.0, view.headroom_tokens) for view in pool.candidates) > head.part.peak:
+            for entry in sorted(self._movable(replica, at), key=_holds):
                 target = self._cheapest(pool, entry, at)
                 if target is not None and _holds(entry) >= missing:
                     yield Plan(entry, target, "urgent", self._replayed(entry, target))
                     return
-        yield from self._least(roomy[0], at, head.request.tier, "urgent")
+        yield from self._least(replica, at, head.request.tier, "urgent")
 
     def _balance(self, pool: Pool, at: float) -> Iterator[Plan]:
         """Some are much fuller than others, and have been for a while."""
@@ -270,12 +281,9 @@ class Rebalance:
 
     def _worth(self, entry: Entry, strain: Strain, target: ReplicaView, reason: str, at: float) -> Plan | None:
         there = Strain(self._fleet, self._fleet.replicas[target.spec.id], self._config.horizon_s, at)
-        saved = strain.overflow() - strain.overflow(without=entry.share)
-        risked = there.overflow(more=entry.share)
-        if risked > SAFE_OVERFLOW:
-            return None
-        benefit = saved * strain.preemption_s() + strain.step_gain_s(entry)
-        benefit -= (risked - there.overflow()) * there.preemption_s() + there.step_gain_s(entry)
+        risked = there.overflow(more=entry.share) - there.overflow()
+        benefit = strain.relief(entry.share) * strain.preemption_s() + strain.step_gain_s(entry)
+        benefit -= risked * there.preemption_s() + there.step_gain_s(entry, coming=True)
         left = entry.outstanding * self._step(target)
         prefill = self._prefill_s(entry, target)
         cost = STALL_S + prefill * (1.0 + self._kept_waiting(entry)) + 0.02 * left
@@ -302,7 +310,10 @@ class Rebalance:
     def _targets(self, pool: Pool, entry: Entry) -> list[ReplicaView]:
         """Replicas on which it would go on as where it is: the same model, version, precision and engine."""
         taken = {move.target for move in self._migration.under_way}
-        source = self._fleet.replicas[entry.replica_id].spec
+        known = self._fleet.replicas.get(entry.replica_id)
+        if known is None:
+            return []
+        source = known.spec
         return [
             view
             for view in pool.candidates
@@ -314,25 +325,33 @@ class Rebalance:
         ]
 
     def _cheapest(self, pool: Pool, entry: Entry, at: float) -> ReplicaView | None:
-        """Where its prefill is done soonest, of those that have room for it."""
+        """Where it will be done soonest, of those that have room for it."""
         fits = []
         for view in self._targets(pool, entry):
             strain = Strain(self._fleet, self._fleet.replicas[view.spec.id], self._config.horizon_s, at)
             if strain.overflow(more=entry.share) <= SAFE_OVERFLOW:
                 fits.append(view)
-        return min(fits, key=lambda view: (self._prefill_s(entry, view), view.spec.id), default=None)
+        return min(fits, key=lambda view: (self._done_s(entry, view), view.spec.id), default=None)
+
+    def _done_s(self, entry: Entry, view: ReplicaView) -> float:
+        """How long a request would take at a replica from now on."""
+        step = view.speed.step_s(view.running + 1.0, view.context_tokens + entry.prompt + entry.generated)
+        return self._prefill_s(entry, view) + max(1, entry.outstanding) * step
 
     def _afford(self, plan: Plan, pool: Pool, at: float) -> bool:
         """Whether the fleet's prefill has a share left for it."""
         if plan.reason in ("drain", "urgent") or not plan.replayed:
             return True
         rate = sum(view.speed.prefill_tokens_per_s for _, view in _standing(pool)) * self._config.replay_share
-        if self._replay is None:
-            self._replay = Bucket(rate, 10.0 * rate, at)
-        self._replay.resize(rate, 10.0 * rate)
-        if self._replay.short_s(plan.replayed, at):
+        if rate <= 0.0:
             return False
-        self._replay.take(plan.replayed)
+        bucket = self._replay.get(pool.model)
+        if bucket is None:
+            bucket = self._replay[pool.model] = Bucket(rate, 10.0 * rate, at)
+        bucket.resize(rate, 10.0 * rate)
+        if bucket.short_s(plan.replayed, at):
+            return False
+        bucket.take(plan.replayed)
         return True
 
     def _replayed(self, entry: Entry, view: ReplicaView) -> int:

@@ -15,6 +15,9 @@ REQUEUE_S = 2.0
 """What a preempted request loses besides its prefill: its place. Engines resume it when the batch has thinned; a stall
 of 4 s was measured on vLLM."""
 
+CERTAIN = 0.9
+"""An overflow that is so likely even without a request is not helped by that one alone."""
+
 
 class Strain:
     """One replica at one moment. `steps`: decode steps within which its pool must not overflow."""
@@ -54,14 +57,25 @@ class Strain:
         mean_context = view.context_tokens / max(1.0, view.running)
         return REQUEUE_S + max(1.0, view.running) * mean_context / view.speed.prefill_tokens_per_s
 
-    def step_gain_s(self, entry: Entry) -> float:
+    def relief(self, share: Share) -> float:
+        """How much likelier the pool is to hold if one of its requests leaves (0..1). Where it overflows by more than
+        any one of them holds, each that leaves is a part of the remedy."""
+        now, then = self.overflow(), self.overflow(without=share)
+        if then < CERTAIN:
+            return now - then
+        curve = self.replica.account.curve
+        excess = max(mean + self._kv - self._room for mean in curve.mean)
+        return min(1.0, share.peak / excess) * now if excess > 0.0 else now - then
+
+    def step_gain_s(self, entry: Entry, coming: bool = False) -> float:
         """What the others there gain if a request leaves (or lose if it comes), in request-seconds over the time it
         would have stayed: each of their steps is shorter by its part."""
         view = self.replica.view
         assert view is not None
         speed = view.speed
         part = speed.step_per_request_s + speed.step_per_token_s * (entry.prompt + entry.generated)
-        return part * max(0.0, view.running - 1.0) * min(view.output_left_mean, entry.outstanding)
+        others = view.running if coming else max(0.0, view.running - 1.0)
+        return part * others * min(view.output_left_mean, entry.outstanding)
 
 
 def _beyond(margin: float, var: float) -> float:
