@@ -54,6 +54,18 @@ def test_what_waits_long_rises_but_never_to_the_top() -> None:
     assert positions[RequestId("again")] == len(positions)
 
 
+def test_who_is_late_does_not_rise_above_those_who_can_still_be_served_well() -> None:
+    """One request of a high tier must not turn the others' queue round, late ones first."""
+    house = ready("a", rise_s=10.0, queue_timeout_s=500.0)
+    ask(house, "r", 900)
+    ask(house, "old", 900)
+    house.wait(50.0)
+    ask(house, "high", 900, tier=Tier.HIGH)
+    ask(house, "new", 900)
+    assert released(house.end("r-0")) == ["high"]
+    assert released(house.end("high-0")) == ["new"]
+
+
 def test_nobody_rises_while_all_are_alike() -> None:
     house = ready("a", rise_s=1.0, queue_timeout_s=500.0)
     ask(house, "r", 900)
