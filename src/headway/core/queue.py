@@ -3,8 +3,8 @@
 In which order they go is settled by tiers, tenants and deadlines (`turns`), or by arrival alone. So that nothing
 starves, whoever waits long behind a higher tier rises by one (never to the highest; who is late for its objective not
 beyond standard, or the late ones would go before all who can still be served well); the first of those who are late is
-overtaken at most `late_bypass` times, then it goes before everybody; and nobody waits longer than `queue_timeout_s`. Whoever is first and does not fit is overtaken `bypass_max` times more; then one replica
-(`kept`) is kept for it.
+overtaken at most `late_bypass` times, then it goes before everybody; and nobody waits longer than `queue_timeout_s`.
+Whoever is first and does not fit is overtaken `bypass_max` times more; then one replica (`kept`) is kept for it.
 
 Those who are refused are told when to come back: each is promised a moment of its own, so that they do not come back
 all at once, and find room when they do.
