@@ -89,6 +89,21 @@ def test_a_prompt_that_was_cached_was_not_prefilled() -> None:
     assert step_s(cached) > 1.5 * step_s(plain), "so decoding took it all"
 
 
+def test_prefills_of_others_are_not_decoding() -> None:
+    """Prompts that were prefilled while it decoded took their time from its steps."""
+    alone, busy = Yard(), Yard()
+    for number in range(20):
+        answer(alone, f"r{number}-0", 1.2)
+        busy.open(f"r{number}-0", prompt=100, stream=False)
+        busy.open(f"s{number}-0", prompt=8000)
+        assert busy.view.in_flight == 2
+        busy.now += 1.2
+        busy.fleet.ledger.first_token(AttemptId(f"s{number}-0"), busy.now)
+        busy.settle(f"r{number}-0", Outcome(OutcomeKind.OK, 200, output_tokens=20))
+        busy.settle(f"s{number}-0", Outcome(OutcomeKind.CLIENT_CLOSED))
+    assert step_s(alone) > 3.0 * step_s(busy)
+
+
 def test_streams_go_before() -> None:
     """What a stream told of steps a moment ago is not overruled; what none told is learned all the same."""
     yard = Yard()

@@ -1,11 +1,14 @@
 """What faults of replicas cost, in virtual time: F3, and F14's recovery seen by a whole fleet."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from headway.compose.simulate import MakeBrain
 from headway.core.commands import Command, Dispatch
-from headway.core.events import Event
+from headway.core.events import Event, FirstToken, Progress, RequestArrived
+from headway.sim.driver import Deciding
 from headway.sim.run import play
 from headway.sim.scenario import Fault, PoolSpec, Scenario, Truth
 from tests.sim.support import workload
@@ -13,7 +16,27 @@ from tests.sim.support import workload
 FOUR = PoolSpec(4, "llama-3.1-8b", "a100-80gb", kv_tokens=60_000)
 
 
-def shares(rate: float, fault: Fault, windows: list[tuple[float, float]]) -> list[float]:
+class Deaf:
+    """A brain none of whose clients streams: it hears of nothing but ends."""
+
+    def __init__(self, seed: int) -> None:
+        self._brain = MakeBrain("headroom")(seed)
+
+    def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, FirstToken | Progress):
+            return []
+        if isinstance(event, RequestArrived):
+            whole = msgspec.structs.replace(event.request, stream=False)
+            event = msgspec.structs.replace(event, request=whole)
+        return self._brain.handle(event)
+
+
+def shares(
+    rate: float,
+    fault: Fault,
+    windows: list[tuple[float, float]],
+    make: Callable[[int], Deciding] = MakeBrain("headroom"),  # noqa: B008 - a plain value
+) -> list[float]:
     """What the broken one of four replicas got in each window of time, as a multiple of its fair share."""
     sent: list[tuple[float, str]] = []
 
@@ -22,7 +45,7 @@ def shares(rate: float, fault: Fault, windows: list[tuple[float, float]]) -> lis
 
     scenario = Scenario(pools=(FOUR,), truth=Truth(perturb=0.1), faults=(fault,))
     requests = workload(int(rate * windows[-1][1]), rate).requests
-    play(scenario, requests, MakeBrain("headroom"), 1, journal=note)
+    play(scenario, requests, make, 1, journal=note)
     broken = sorted({name for _, name in sent})[fault.replica]
     found = []
     for begin, end in windows:
@@ -38,6 +61,16 @@ def test_a_slow_replica_gets_little_within_ten_seconds(rate: float) -> None:
     before, after = shares(rate, Fault(20.0, 1, "slow", 60.0, 10.0), [(0.0, 20.0), (30.0, 60.0)])
     assert before > 0.7
     assert after < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [4.0, 16.0, 32.0])
+def test_a_slow_replica_that_never_streams_gets_little(rate: float) -> None:
+    """F3 where no client streams. Its answers take 16 s then, and nothing tells before them but that they do not come:
+    after twenty seconds it gets less than a third of a fair share."""
+    before, after = shares(rate, Fault(20.0, 1, "slow", 60.0, 10.0), [(0.0, 20.0), (40.0, 60.0)], Deaf)
+    assert before > 0.6
+    assert after < 0.33
 
 
 @pytest.mark.slow

@@ -45,8 +45,8 @@ class Entry(msgspec.Struct, gc=False):
     applied; `reserve` the expected total output, `limit` the most it can be (0: unknown). `started`: its prefill is
     done or presumed done; `first_token_at` only when content was seen. `ahead`: uncached tokens that had to be
     prefilled when it was sent, its own included. `demand` is what was believed of the request. `base`: output tokens of
-    earlier attempts that it goes on from; they are part of its `prompt`. `overdue_at`: when it will have taken longer
-    than hardly any (of those that are not streamed).
+    earlier attempts that it goes on from; they are part of its `prompt`. Of those that are not streamed, `overdue_at`:
+    when it will have taken longer than hardly any; `prefilled_before`: what its replica had prefilled when it was sent.
     """
 
     attempt_id: AttemptId
@@ -69,6 +69,7 @@ class Entry(msgspec.Struct, gc=False):
     aborting: bool = False
     base: int = 0
     overdue_at: float = math.inf
+    prefilled_before: int = 0
 
     @property
     def uncached(self) -> int:
@@ -83,9 +84,9 @@ class Entry(msgspec.Struct, gc=False):
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
-    """An answer in one piece, or the mean of several: `prefilled` uncached tokens had to be prefilled until it could
-    begin, its own included; then it took `steps` of decoding beside `running` sequences of `context` tokens in total;
-    all that in `seconds`."""
+    """An answer in one piece, or the mean of several: `prefilled` uncached tokens were prefilled by its replica
+    meanwhile, its own included, and it took `steps` of decoding beside `running` sequences of `context` tokens in
+    total; all that in `seconds`."""
 
     prefilled: float
     steps: float

@@ -33,6 +33,7 @@ class Unseen:
         if not entry.request.generates:
             return
         replica.answers.filling.append(entry)
+        entry.prefilled_before = replica.account.prefilled
         account, longest = replica.account, entry.demand.output_high / entry.request.sequences
         if longest:
             step_s = replica.speed.step_s(account.in_flight, account.context)
@@ -60,7 +61,7 @@ class Unseen:
             return
         if entry.uncached + tokens < self._config.answer_tokens:
             return
-        prefilled = entry.ahead
+        prefilled = self._prefilled(replica, entry)
         if replica.reports_cached and outcome.prompt_tokens:
             prefilled += max(1, outcome.prompt_tokens - outcome.cached_tokens) - entry.uncached
         context = max(view.context_tokens, float(entry.prompt + tokens))
@@ -72,9 +73,16 @@ class Unseen:
         steps, account = entry.demand.output_high / entry.request.sequences, replica.account
         age_s = at - entry.dispatched_at
         entry.overdue_at = at + age_s
-        missed = Answered(float(entry.ahead), steps, float(account.in_flight), float(account.context), age_s)
+        prefilled = float(self._prefilled(replica, entry))
+        missed = Answered(prefilled, steps, float(account.in_flight), float(account.context), age_s)
         if self._speed.excess(replica.spec, missed) >= self._config.overdue:
             self._learn(replica, missed, at)
+
+    @staticmethod
+    def _prefilled(replica: Replica, entry: Entry) -> int:
+        """Tokens that were prefilled while it was there: those before it, its own, and, while it decoded, those of who
+        came later. All of them take their time from its steps."""
+        return max(entry.ahead, replica.account.prefilled - entry.prefilled_before)
 
     def _learn(self, replica: Replica, answered: Answered, at: float) -> None:
         answers = replica.answers
