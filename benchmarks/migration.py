@@ -19,12 +19,16 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from processes import cpu_s, free_port
 
 MODEL = "llama-3.1-8b"
-WORDS = "the of and to in that was his with they have from word what said each which their time will".split()
+TEXT = "the of and to in that was his with they have from word what said each which their time will"
+WORDS = TEXT.split()
 WARM_S = 12.0  # replicas that join start slowly, and are no targets meanwhile
 
 
@@ -68,7 +72,7 @@ class Fleet:
             time.sleep(0.1)
         raise SystemExit("the fleet did not come up")
 
-    def ask(self, path: str, body: object = None, port: int = 0) -> dict:
+    def ask(self, path: str, body: object = None, port: int = 0) -> Any:
         data = None if body is None else json.dumps(body).encode()
         made = urllib.request.Request(
             f"http://127.0.0.1:{port or self.admin}{path}", data, {"content-type": "application/json"}
@@ -101,7 +105,9 @@ def wait(path: Path) -> Path:
     return path
 
 
-async def stream(fleet: Fleet, name: str, tokens: int, prompt: str, order=None, at: int = 0) -> list[float]:
+async def stream(
+    fleet: Fleet, name: str, tokens: int, prompt: str, order: Callable[[], None] | None = None, at: int = 0
+) -> list[float]:
     """The times of a stream's events; `order` is called when so many have come."""
     reader, writer = await asyncio.open_connection("127.0.0.1", fleet.port)
     body = {"model": MODEL, "stream": True, "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
@@ -156,7 +162,7 @@ async def gaps(fleet: Fleet, streams: int, reset: bool) -> None:
 
         times = await stream(fleet, name, 140, prompt, break_off if reset else move, at)
         found.append(gap(times, at))
-        steps += [b - a for a, b in zip(times[5:at], times[6:at], strict=False)]
+        steps += [b - a for a, b in pairwise(times[5:at])]
         if reset:
             await asyncio.sleep(2.2)  # a breaker may have opened
     told("an ordinary step", steps)
@@ -173,7 +179,8 @@ async def batch(fleet: Fleet, count: int) -> float:
 
 
 async def cpu(off: Fleet, on: Fleet, streams: int) -> None:
-    ratios, costs = [], {"off": [], "on": []}
+    ratios: list[float] = []
+    costs: dict[str, list[float]] = {"off": [], "on": []}
     for turn in range(6):
         a, b = await batch(off, streams), await batch(on, streams)
         if turn:

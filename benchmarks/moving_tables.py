@@ -63,7 +63,8 @@ def _goals(old: Sequence[Found], new: Sequence[Found], fewer: float) -> list[str
     difference = paired_interval(
         [f.result.good_share for f in new], [f.result.good_share for f in old], np.random.default_rng(0)
     )
-    inside = "" if difference.low is None else f" [{difference.low * 100:+.2f}, {difference.high * 100:+.2f}]"
+    low, high = difference.low, difference.high
+    inside = "" if low is None or high is None else f" [{low * 100:+.2f}, {high * 100:+.2f}]"
     return [
         _judged(f"{difference.mean * 100:+.2f}{inside}", difference.sign >= 0),
         _judged(f"{before:.2%} to {after:.2%}", after * fewer <= before),
@@ -140,7 +141,7 @@ def _mean(found: Sequence[Found], field: str) -> float:
 
 def _rate(found: Sequence[Found], field: str) -> float:
     """Per request."""
-    return sum(getattr(f.result, field) for f in found) / max(1, sum(f.result.requests for f in found))
+    return float(sum(getattr(f.result, field) for f in found)) / max(1, sum(f.result.requests for f in found))
 
 
 def _served(found: Sequence[Found]) -> float:
