@@ -253,3 +253,12 @@ def test_who_is_late_has_an_idle_replica_to_itself() -> None:
     assert only(ask(house, "late", 900), Hold)
     house.wait(2.0)
     assert released(house.end("r-0")) == ["late"]
+
+
+def test_who_is_late_and_matters_more_leaves_nothing_to_others() -> None:
+    house = ready("a", late_spare=0.15)
+    for name, tokens in (("r", 500), ("q", 400)):
+        assert sent_to(ask(house, name, tokens))
+    assert only(ask(house, "late", 400, tier=Tier.CRITICAL), Hold)
+    house.wait(2.0)
+    assert released(house.end("q-0")) == ["late"]

@@ -196,8 +196,9 @@ class Admission:
 
     def _spared(self, job: Job, view: ReplicaView, at: float) -> float:
         """KV tokens that are not for this request: what is late takes only what others leave. (Whoever has begun goes
-        on as soon as it can.)"""
-        late = self.config.order and job.due is not None and job.due < at and not job.generated
+        on as soon as it can, and so does what matters more than most.)"""
+        late = self.config.order and job.due is not None and job.due < at
+        late = late and not job.generated and job.request.tier < Tier.HIGH
         return self.config.late_spare * view.kv_capacity_tokens if late else 0.0
 
     def forget(self, replica_id: ReplicaId) -> None:
