@@ -370,7 +370,7 @@ class StreamRelay(_Holding):
     def left(self) -> OutcomeKind:
         """What the stream said of its end counts, though its framing has not ended yet."""
         if self._scanner.error is not None:
-            return in_band_kind(self._scanner.error_status)
+            return self._error_kind()
         return OK if self._scanner.done else OutcomeKind.CLIENT_CLOSED
 
     @property
@@ -390,7 +390,7 @@ class StreamRelay(_Holding):
         if scanner.aborted:
             self._aborted_early()
         elif scanner.error is not None and not self.outlet.body_sent:
-            self._error_early(scanner.error, in_band_kind(scanner.error_status))
+            self._error_early()
         elif scanner.error is not None and self._fails_over(self._take()):
             return
         elif scanner.first_content:
@@ -403,13 +403,21 @@ class StreamRelay(_Holding):
         elif self._waited or scanner.error is not None or scanner.finished or not fits:
             self._release()
 
-    def _error_early(self, error: str, kind: OutcomeKind) -> None:
+    def _error_kind(self) -> OutcomeKind:
+        """What an error in the stream means, however the stream is cut into pieces. Of one that follows content nobody
+        can tell any more whether it quotes the request, which is let go with the first token."""
+        scanner = self._scanner
+        kind = in_band_kind(scanner.error_status)
+        if scanner.first_content or kind is not OutcomeKind.IN_BAND_ERROR or self.boss.may_be_quoted():
+            return kind
+        return OutcomeKind.OUT_OF_MEMORY if exhausted((scanner.error or "").encode("utf-8", "replace")) else kind
+
+    def _error_early(self) -> None:
         """The engine's words are for the client alone: they may repeat its prompt, and what is told here is kept."""
+        kind = self._error_kind()
         if kind is OutcomeKind.CLIENT_ERROR:  # nobody else would say otherwise
             self._release()
         else:
-            if kind is OutcomeKind.IN_BAND_ERROR and exhausted(error.encode("utf-8", "replace")):
-                kind = kind if self.boss.may_be_quoted() else OutcomeKind.OUT_OF_MEMORY
             self.boss.failed(kind, "the stream began with an error of the engine's")
 
     def _aborted_early(self) -> None:
@@ -433,7 +441,7 @@ class StreamRelay(_Holding):
     def _fails_over(self, data: bytes) -> bool:
         """An error of the engine's in the middle of a stream ends the stream; unless the request can go on elsewhere:
         then the error is not for the client."""
-        kind = in_band_kind(self._scanner.error_status)
+        kind = self._error_kind()
         if kind is OutcomeKind.CLIENT_ERROR or not self.boss.may_go_on():
             self._held = [] if self._content else [data]
             return False
@@ -472,8 +480,7 @@ class StreamRelay(_Holding):
             tail = self._stripper.feed(tail) + self._stripper.end()
         if tail:
             self.outlet.write(tail)
-        scanner = self._scanner
-        self.boss.complete(OK if scanner.error is None else in_band_kind(scanner.error_status))
+        self.boss.complete(OK if self._scanner.error is None else self._error_kind())
 
 
 Relay = PlainRelay
