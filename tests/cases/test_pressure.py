@@ -4,12 +4,15 @@ What is exact is asked for exactly. Figures of seconds are small samples, so the
 too busy is judged by them; docs/pressure.md has those of the full size.
 """
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cases.served import process_case
+
+AT_LENGTH = pytest.mark.skipif(not os.environ.get("HEADWAY_SOAK"), reason="half a minute each: `make soak`")
 
 BENCHMARKS = str(Path(__file__).resolve().parents[2] / "benchmarks")
 sys.path.insert(0, BENCHMARKS)
@@ -47,6 +50,7 @@ async def figures(scene: str, folder: Path, **bounds: tuple[float, float]) -> di
     return by_name
 
 
+@AT_LENGTH
 @pytest.mark.slow
 @process_case
 async def test_overload_costs_no_goodput_and_refusals_come_at_once(folder: Path) -> None:
@@ -59,6 +63,7 @@ async def test_overload_costs_no_goodput_and_refusals_come_at_once(folder: Path)
     )
 
 
+@AT_LENGTH
 @pytest.mark.slow
 @process_case
 async def test_soon_after_an_overload_service_is_as_it_was(folder: Path) -> None:
@@ -92,6 +97,7 @@ async def test_refusals_of_a_whole_fleet_are_not_multiplied(folder: Path, status
     assert found["requests that came meanwhile"].value > 10
 
 
+@AT_LENGTH
 @pytest.mark.slow
 @process_case
 async def test_who_comes_back_when_told_to_is_admitted(folder: Path) -> None:
@@ -99,6 +105,7 @@ async def test_who_comes_back_when_told_to_is_admitted(folder: Path) -> None:
     assert found["first retries after the overload"].value >= 5
 
 
+@AT_LENGTH
 @pytest.mark.slow
 @process_case
 async def test_what_is_held_until_it_fits_is_not_preempted(folder: Path) -> None:
@@ -106,6 +113,7 @@ async def test_what_is_held_until_it_fits_is_not_preempted(folder: Path) -> None
     await figures("preemptions-headroom", folder, preempted_of_requests=(0.0, 0.03))
 
 
+@AT_LENGTH
 @pytest.mark.slow
 @process_case
 async def test_a_replica_that_hangs_in_an_overload_keeps_nobody_waiting(folder: Path) -> None:
