@@ -77,6 +77,7 @@ async def test_bounds_of_the_queue_are_exact(folder: Path, what: str) -> None:
     await figures(what, folder, waits_that_ended_at_the_bound=(1, 1000), furthest_from_the_bound=(0.0, 500.0))
 
 
+@AT_LENGTH
 @pytest.mark.slow
 @process_case
 async def test_a_tenant_that_wants_ten_times_as_much_gets_no_more(folder: Path) -> None:
