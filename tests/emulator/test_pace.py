@@ -20,7 +20,7 @@ def test_many_short_steps_take_as_long_as_they_should(run: Run) -> None:
             await pace.spend(0.01)
         spent = time.monotonic() - begun
         assert 0.19 < spent < 2
-        assert pace.virtual() >= 2.0
+        assert pace.virtual() >= 2.0 - 1e-6  # a sum of steps on a clock of days
 
     run(body())
 
