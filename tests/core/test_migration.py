@@ -11,7 +11,7 @@ from headway.core.ids import ReplicaId, RequestId
 from headway.core.migration import LIVES_ON, NEXT, Phase, Signal
 from headway.core.outcome import OutcomeKind
 from headway.core.tenant import Tier
-from tests.core.house import FewestInFlight, House, entries, only, sent_to
+from tests.core.house import FewestInFlight, House, decision, entries, only, sent_to
 
 A, B = ReplicaId("a"), ReplicaId("b")
 
@@ -103,9 +103,11 @@ def test_a_source_that_is_lost_leaves_the_request_to_the_target() -> None:
 def test_who_loses_its_replica_in_the_middle_goes_on_elsewhere() -> None:
     house = ready()
     running(house, tokens=70)
+    house.wait(3.0)
     commands = house.end("r-0", OutcomeKind.TRUNCATED, committed=True, sent=True, resumable=True, output_tokens=70)
     (dispatch,) = only(commands, Dispatch)
     assert (dispatch.replica_id, dispatch.resumes, dispatch.attempt_id) == (B, True, "r-1")
+    assert decision(commands).queued_s == 0.0, "it ran meanwhile"
     assert results(commands) == ["failed_over"]
     assert house.view("b").prefill_backlog_tokens == 170
     house.end("r-1", output_tokens=90)

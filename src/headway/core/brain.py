@@ -37,8 +37,9 @@ from headway.core.migration import Migration
 from headway.core.plugin import Chance, Policy, Tracker
 from headway.core.rebalance import Rebalance
 from headway.core.relief import Relief
+from headway.core.request import RequestInfo
 from headway.core.retry import Retries
-from headway.core.scheduler import Scheduler
+from headway.core.scheduler import Pool, Scheduler
 from headway.core.standing import Replica
 from headway.core.variants import with_floor
 from headway.core.view import FleetSnapshot
@@ -154,6 +155,11 @@ class Brain:
             return
         if tenancy.usages:
             request = tenancy.completed(request, at)
+        self._admit(request, pool, at, out)
+
+    def _admit(self, request: RequestInfo, pool: Pool, at: float, out: list[Command]) -> None:
+        """A request for something that is offered to its tenant: on which terms it is served, or why it is not."""
+        tenancy = self._admission.tenancy
         request, terms = self._relief.arrived(request, at)
         if terms is not PLAIN:
             pool = self._scheduler.pools[request.model]

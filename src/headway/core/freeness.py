@@ -1,4 +1,4 @@
-"""How free a replica is, as Llumnix measures it (Sun et al., OSDI 2024, section 4.4): free memory per running request.
+"""How free a replica is, as Llumnix measures it (Sun et al., OSDI 2024): free memory per running request.
 
     freeness = (free - waiting) / running      tokens of the KV pool; those that wait count as if they held theirs
 
@@ -9,8 +9,8 @@ there is. Kept for comparison: the policy `freeness` sends requests by it, and t
 from headway.core.view import ReplicaView
 
 SCARCE = 48.0
-"""Below this a replica gives a request away: three blocks of 16 tokens each, the threshold Llumnix's source starts
-with."""
+"""Below this a replica gives a request away: three blocks of 16 tokens for each of its requests. A choice of ours, not
+checked against Llumnix itself."""
 
 
 def freeness(view: ReplicaView, more: float = 0.0) -> float:

@@ -158,6 +158,7 @@ class Migration:
             out.append(Reject(job.request.id, 502, "upstream_failed", text))
             return False
         self._resume(job, entry, outcome)
+        job.waits_from = at
         choice = self._choose(job, at, out)
         if choice is None:
             return self._keep(job, at, out)

@@ -65,11 +65,6 @@ VERDICT: dict[OutcomeKind, Verdict] = {
 GOES_ON = frozenset({OutcomeKind.MIGRATED, OutcomeKind.EVICTED})
 """An attempt that ended, but not its request."""
 
-UNANSWERED = frozenset(
-    {OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT, OutcomeKind.STALE_CONNECTION, OutcomeKind.RESET}
-)
-"""The engine gave no byte of a response."""
-
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The end of one attempt, as seen by the body.
