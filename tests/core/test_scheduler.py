@@ -15,9 +15,10 @@ from headway.core.fleet import Fleet
 from headway.core.health import Phase
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance
+from headway.core.pool import Pool, context_limit
 from headway.core.replica import LoadSample
 from headway.core.request import Demand
-from headway.core.scheduler import Pool, Scheduler, context_limit, forecast
+from headway.core.scheduler import Scheduler, forecast
 from headway.core.view import Breaker, ReplicaView
 from tests.core.house import BY_HAND, FewestInFlight, Fixed, entries, request, spec
 

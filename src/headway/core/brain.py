@@ -35,11 +35,12 @@ from headway.core.holding import Holding
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.migration import Migration
 from headway.core.plugin import Chance, Policy, Tracker
+from headway.core.pool import Pool
 from headway.core.rebalance import Rebalance
 from headway.core.relief import Relief
 from headway.core.request import RequestInfo
 from headway.core.retry import Retries
-from headway.core.scheduler import Pool, Scheduler
+from headway.core.scheduler import Scheduler
 from headway.core.standing import Replica
 from headway.core.variants import with_floor
 from headway.core.view import FleetSnapshot

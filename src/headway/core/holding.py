@@ -13,8 +13,9 @@ from headway.core.admission import Admission, expired, lane
 from headway.core.commands import Command, Hold, Reject, SetTimer
 from headway.core.entries import Choice, Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
+from headway.core.pool import Pool, context_limit
 from headway.core.queue import HoldQueue, cost
-from headway.core.scheduler import Avoid, Pool, Scheduler, context_limit
+from headway.core.scheduler import Avoid, Scheduler
 from headway.core.standing import Replica
 from headway.core.view import HeldState, ReplicaView
 

@@ -23,8 +23,9 @@ from headway.core.freeness import SCARCE, freeness
 from headway.core.holding import Holding
 from headway.core.ids import ReplicaId
 from headway.core.migration import Migration
+from headway.core.pool import Pool
 from headway.core.request import RequestInfo
-from headway.core.scheduler import Pool, Scheduler
+from headway.core.scheduler import Scheduler
 from headway.core.standing import Replica
 from headway.core.strain import Strain
 from headway.core.tenancy import Bucket

@@ -19,9 +19,10 @@ from headway.core.entries import PLAIN, Terms
 from headway.core.holding import Holding
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance
+from headway.core.pool import Pool
 from headway.core.request import RequestInfo
 from headway.core.restart import Restarts
-from headway.core.scheduler import Pool, Scheduler
+from headway.core.scheduler import Scheduler
 from headway.core.sessions import Sessions
 from headway.core.standing import Replica
 from headway.core.tenant import Tier
