@@ -18,7 +18,8 @@ from headway.gateway.facts import Facts
 from headway.gateway.head import ResponseHead
 from headway.gateway.intake import payload
 from headway.gateway.outlet import Outlet
-from headway.gateway.relay import TIMEOUTS, Relay, StreamRelay, choose, facts_of, kind_of
+from headway.gateway.relay import TIMEOUTS, facts_of, kind_of
+from headway.gateway.streaming import Relay, StreamRelay, choose
 from headway.gateway.target import Target
 from headway.gateway.upstream import UpstreamConnection
 from headway.runtime.clock import now
