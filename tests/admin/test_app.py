@@ -157,6 +157,15 @@ def test_a_running_request_is_moved() -> None:
     assert control.moved[-1] == ("r1", "")
 
 
+def test_a_move_asked_for_by_the_clients_own_id_is_told_of() -> None:
+    """While the request runs, what is known of it stands under ours."""
+    telemetry = Telemetry()
+    telemetry.record(decision("r1"))
+    telemetry.record(moved("begun"))
+    told = call(app(telemetry=telemetry), "POST", "/requests/the-clients-own/migrate", body=b"{}").json()
+    assert (told["id"], told["moves"][-1]["result"]) == ("r1", "begun")
+
+
 @pytest.mark.parametrize(
     ("request_id", "body", "status"),
     [("x1", b"{}", 404), ("r1", b'{"to":"z"}', 404), ("r1", b'{"from":"z"}', 400), ("r1", b" " * 70_000, 413)],

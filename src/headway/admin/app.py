@@ -123,11 +123,10 @@ class _Handlers:
             where = msgspec.json.decode(body or b"{}", type=Where)
         except msgspec.DecodeError as error:
             return _error(400, str(error))
-        asked = request.path_params["id"]
-        request_id = self._telemetry.decisions.known_as(asked)
         if where.to and where.to not in {view.spec.id for view in self._control.snapshot().views}:
             return _error(404, "no such replica")
-        if not self._control.migrate(request_id, ReplicaId(where.to)):
+        request_id = self._control.migrate(request.path_params["id"], ReplicaId(where.to))
+        if not request_id:
             return _error(404, "no such request runs")
         explanation = self._telemetry.decisions.explain(request_id)
         moves = explanation.moves if explanation is not None else ()

@@ -70,7 +70,7 @@ class Control(Protocol):
         """Stop, or resume, sending new requests to a replica; False when there is none of that id."""
         ...
 
-    def migrate(self, request_id: str, replica_id: ReplicaId) -> bool:
-        """Move a running request to a replica, or to the best one if it is empty; False when no such request runs. What
-        becomes of it is in its explanation."""
+    def migrate(self, request_id: str, replica_id: ReplicaId) -> str:
+        """Move a running request, named by our id or the client's, to a replica, or to the best one if it is empty.
+        Our id of it, under which its explanation tells what becomes of it; empty when no such request runs."""
         ...

@@ -59,10 +59,10 @@ class AppControl:
         self._app.gateway.post(DrainAsked(now(), replica_id, draining))
         return True
 
-    def migrate(self, request_id: str, replica_id: ReplicaId) -> bool:
+    def migrate(self, request_id: str, replica_id: ReplicaId) -> str:
         """Move a running request."""
         running = self._app.gateway.running(request_id)
         if running is None:
-            return False
+            return ""
         self._app.gateway.post(MigrateAsked(now(), running, replica_id))
-        return True
+        return running
