@@ -15,6 +15,7 @@ from headway.wire.body import Body
 from headway.wire.resume import Cut, Tape
 from headway.wire.resume_body import CHAT, COMPLETIONS, Ask, Limits, Stops, Unresumable, Wants
 from headway.wire.resume_splice import Manner
+from headway.wire.resume_whole import Form
 from headway.wire.splice import Octets
 
 _ANSWER = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -118,7 +119,8 @@ class Continuation(msgspec.Struct, frozen=True):
     `chat`, `completion`, `media`: the way for each, `media` for a chat with images or sound. `default_tokens`: what a
     completion without a limit gets, 0 if it has none. `open_ended`: a completion without a limit may fill the context,
     so none has to be worked out for a chat without one. `pins`: further fields that forbid it on this engine.
-    `fields`: what the target's body says besides. `bare_finish`: see `Manner`.
+    `fields`: what the target's body says besides. `bare_finish`: see `Manner`. `chat_form`, `completion_form`: what its
+    answers in one piece look like.
     """
 
     chat: Way = Way.NONE
@@ -133,6 +135,12 @@ class Continuation(msgspec.Struct, frozen=True):
     tokenise: Words | None = None
     detokenise: Words | None = None
     kv: KvMove | None = None
+    chat_form: Form = Form()
+    completion_form: Form = Form()
+
+    def form(self, path: str) -> Form:
+        """What an answer in one piece looks like."""
+        return self.chat_form if path == CHAT else self.completion_form
 
     def way(self, path: str, media: bool = False) -> Way:
         """The way for requests to `path`."""

@@ -15,6 +15,7 @@ from headway.core.replica import LoadSample
 from headway.engines import cards
 from headway.engines.base import Dialect, Facts, Poll, Reading
 from headway.engines.continuation import Continuation, Way, Words
+from headway.engines.forms import SGLANG_CHAT, SGLANG_COMPLETION
 from headway.engines.gauges import Gauges, whole
 from headway.wire import promtext
 
@@ -50,6 +51,8 @@ CONTINUATION = Continuation(
     default_tokens=16,
     pins=("repetition_penalty",),  # whether it counts the prompt was not measured
     tokenise=Words("/tokenize", "prompt", "tokens", {"add_special_tokens": False}),
+    chat_form=SGLANG_CHAT,
+    completion_form=SGLANG_COMPLETION,
 )
 """Its chat streams refuse to tell ids (400, recorded), so text it is; a client's own prompt of ids is kept as ids."""
 

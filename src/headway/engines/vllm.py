@@ -15,6 +15,7 @@ from headway.core.replica import LoadSample
 from headway.engines import cards, orca
 from headway.engines.base import Dialect, Facts, Poll, Reading
 from headway.engines.continuation import Continuation, Way, Words
+from headway.engines.forms import VLLM_CHAT, VLLM_COMPLETION
 from headway.engines.gauges import Gauges, Labels, whole
 from headway.wire import promtext
 
@@ -50,6 +51,8 @@ CONTINUATION = Continuation(
     default_tokens=16,
     tokenise=Words("/tokenize", "prompt", "tokens", {"add_special_tokens": False}),
     detokenise=Words("/detokenize", "tokens", "prompt"),
+    chat_form=VLLM_CHAT,
+    completion_form=VLLM_COMPLETION,
 )
 """Its streams tell ids on request (`return_token_ids`), and completions take ids as a prompt."""
 
