@@ -6,8 +6,8 @@ import pytest
 
 from headway.core.commands import Command, Dispatch, Evict, Hold, Migrate, Moved, Reject
 from headway.core.constants import AdmissionConfig, BrainConfig, MigrationConfig
-from headway.core.events import DrainAsked, MigrateAsked, ReplicasChanged, RequestCancelled, TimerFired
-from headway.core.ids import ReplicaId, RequestId
+from headway.core.events import DrainAsked, EvictionRefused, MigrateAsked, ReplicasChanged, RequestCancelled, TimerFired
+from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.migration import LIVES_ON, NEXT, Phase, Signal
 from headway.core.outcome import OutcomeKind
 from headway.core.tenant import Tier
@@ -200,6 +200,44 @@ def test_an_eviction_that_comes_too_late_changes_nothing() -> None:
     commands = house.end(evict.attempt_id, output_tokens=60)
     assert results(commands) == ["abandoned"]
     assert [d.request_id for d in only(commands, Dispatch)] == ["urgent"]
+
+
+def test_an_eviction_that_cannot_be_performed_is_over() -> None:
+    """The request stays, may be moved otherwise, and is not asked for again for ever."""
+    house = ready("a", "b", capacity=1000, evictions_max=1)
+    for name in ("x", "y"):
+        running(house, name, prompt_tokens=600, max_output_tokens=300, tier=Tier.LOW)
+    house.ask("urgent", prompt_tokens=700, max_output_tokens=50, tier=Tier.HIGH)
+    evicted: list[str] = []
+    for _ in range(3):
+        commands = house.wait(0.5).tell(TimerFired(house.now, "rebalance:"))
+        for evict in only(commands, Evict):
+            evicted.append(evict.attempt_id)
+            told = house.tell(EvictionRefused(house.now, evict.attempt_id))
+            (record,) = entries(told, Moved)
+            assert (record.result, record.reason) == ("abandoned", "urgent (it cannot be continued)")
+            assert house.brain._migration.under_way == []
+    assert evicted
+    assert len(set(evicted)) == len(evicted), "nobody is asked for twice"
+    assert house.brain.snapshot(house.now).in_flight == 2
+    ignored = house.brain.ignored
+    for attempt in ("x-0", "nobody-0"):
+        assert house.tell(EvictionRefused(house.now, AttemptId(attempt))) == []
+    assert house.brain.ignored == ignored + 2
+    for attempt in ("x-0", "y-0"):
+        house.end(attempt, output_tokens=60)
+    house.end("urgent-0", output_tokens=20)
+    quiet(house)
+
+
+def test_a_refusal_concerns_evictions_only() -> None:
+    house = ready()
+    running(house)
+    move(house)
+    assert house.tell(EvictionRefused(house.now, AttemptId("r-0"))) == []
+    house.end("r-0", OutcomeKind.MIGRATED, committed=True, output_tokens=56)
+    house.end("r-1", output_tokens=60)
+    quiet(house)
 
 
 def test_a_held_survivor_can_leave_or_run_out_of_time() -> None:

@@ -18,6 +18,7 @@ from headway.core.events import (
     AttemptFinished,
     DrainAsked,
     Event,
+    EvictionRefused,
     FirstToken,
     MigrateAsked,
     ProbeFailed,
@@ -94,6 +95,7 @@ class Brain:
             DrainAsked: self._drain,
             TenantsChanged: self._tenants_changed,
             MigrateAsked: self._migrate_asked,
+            EvictionRefused: self._eviction_refused,
         }
 
     def handle(self, event: Event) -> list[Command]:
@@ -293,6 +295,10 @@ class Brain:
         else:
             told = Moved(event.at, event.request_id, entry.replica_id, event.replica_id, plan, "refused")
             out.append(Record(told))
+
+    def _eviction_refused(self, event: EvictionRefused, out: list[Command]) -> None:
+        if not self._migration.refused(event.attempt_id, event.at, out):
+            self._ignored += 1
 
     def _timer(self, event: TimerFired, out: list[Command]) -> None:
         kind, _, name = event.timer.partition(":")

@@ -42,7 +42,7 @@ class Migrate(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 class Evict(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Take a running request away from its engine and keep what the client was given: AttemptFinished (EVICTED,
-    resumable), and a Dispatch that resumes it follows when there is room."""
+    resumable), and a Dispatch that resumes it follows when there is room. Or EvictionRefused, if it cannot."""
 
     attempt_id: AttemptId
     reason: str

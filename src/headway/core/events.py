@@ -104,6 +104,14 @@ class MigrateAsked(msgspec.Struct, frozen=True, tag=True, gc=False):
     replica_id: ReplicaId
 
 
+class EvictionRefused(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """An Evict cannot be performed: the attempt has ended, or what its client was given cannot be continued. It stays
+    where it is."""
+
+    at: float
+    attempt_id: AttemptId
+
+
 class TenantsChanged(msgspec.Struct, frozen=True, tag=True):
     """All tenants there are now, with their limits. Accounts of those that stay are kept."""
 
@@ -125,4 +133,5 @@ Event = (
     | DrainAsked
     | TenantsChanged
     | MigrateAsked
+    | EvictionRefused
 )

@@ -17,7 +17,7 @@ from headway.core.constants import MigrationConfig
 from headway.core.entries import Choice, Entry, Expected, Job, Move, Plan
 from headway.core.fleet import Fleet, spoken
 from headway.core.holding import Holding
-from headway.core.ids import ReplicaId
+from headway.core.ids import AttemptId, ReplicaId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.scheduler import Scheduler
 
@@ -44,6 +44,7 @@ class Signal(enum.StrEnum):
     SOURCE_ENDED = "source_ended"
     SOURCE_LOST = "source_lost"  # but the client's stream can go on
     TARGET_ENDED = "target_ended"
+    REFUSED = "refused"  # the body cannot do it
 
 
 NEXT: dict[tuple[Phase, Signal], Phase] = {
@@ -54,6 +55,7 @@ NEXT: dict[tuple[Phase, Signal], Phase] = {
     (Phase.EVICTING, Signal.STOPPED): Phase.EVICTED,
     (Phase.EVICTING, Signal.SOURCE_ENDED): Phase.ABANDONED,
     (Phase.EVICTING, Signal.SOURCE_LOST): Phase.EVICTED,
+    (Phase.EVICTING, Signal.REFUSED): Phase.ABANDONED,
 }
 """The rest cannot happen: an attempt ends once."""
 
@@ -140,6 +142,19 @@ class Migration:
             job.moves += 1
             job.generated = spoken(entry, outcome)
         return move.phase in LIVES_ON
+
+    def refused(self, attempt: AttemptId, at: float, out: list[Command]) -> bool:
+        """The body cannot evict it: the source counts as before. False if no such move is under way (any more)."""
+        entry = self._fleet.ledger.entries.get(attempt)
+        job = self._attempts.jobs.get(entry.request.id) if entry is not None else None
+        if job is None or job.move is None or job.move.phase != Phase.EVICTING:
+            return False
+        move, job.move = job.move, None
+        move.phase = NEXT[Phase.EVICTING, Signal.REFUSED]
+        self.under_way.remove(move)
+        job.evictions += 1  # or it would be asked for again and again
+        self._record(job, move, move.phase, at, out, "it cannot be continued")
+        return True
 
     def _continuation(self, job: Job, entry: Entry, generated: int) -> Expected:
         limit = entry.base + entry.limit if entry.limit else 0
