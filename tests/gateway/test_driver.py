@@ -4,8 +4,30 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from headway.core.commands import Abort, Command, Dispatch, Hold, Probe, Record, Reject, Relay, SetTimer, Settled
-from headway.core.events import Event, ProbeSucceeded, Progress, ReplicasChanged, RequestCancelled, TimerFired
+from headway.core.commands import (
+    Abort,
+    Command,
+    Dispatch,
+    Evict,
+    Hold,
+    Migrate,
+    Probe,
+    Record,
+    Reject,
+    Relay,
+    SetTimer,
+    Settled,
+)
+from headway.core.events import (
+    AttemptFinished,
+    Event,
+    EvictionRefused,
+    ProbeSucceeded,
+    Progress,
+    ReplicasChanged,
+    RequestCancelled,
+    TimerFired,
+)
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.view import FleetSnapshot
@@ -116,6 +138,17 @@ def test_records_probes_journal_and_replicas() -> None:
     assert (keeper.kept, probed, changed) == ([settled], ["x"], [event])
     assert [entry[0] for entry in journal] == brain.events
     assert driver.snapshot().policy == "x"
+
+
+def test_moves_of_a_request_that_is_no_more_are_answered() -> None:
+    """The brain waits for a word on each; without one a reservation, or the move itself, would stay for ever."""
+    brain = Brain([Migrate(R, A, AttemptId("r-1"), ReplicaId("x"), "m", "why"), Evict(A, "why")])
+    driver_of(brain).post(ProbeSucceeded(0.0, ReplicaId("x")))
+    _, ended, refused = brain.events
+    assert isinstance(ended, AttemptFinished)
+    assert (ended.attempt_id, ended.outcome.kind) == ("r-1", OutcomeKind.CANCELLED)
+    assert isinstance(refused, EvictionRefused)
+    assert refused.attempt_id == A
 
 
 def test_no_timer_is_early(run: Run) -> None:

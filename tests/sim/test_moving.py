@@ -11,8 +11,8 @@ from headway.compose.simulate import MakeBrain
 from headway.core.brain import Brain
 from headway.core.commands import Command, Evict, Migrate, Moved, Record
 from headway.core.constants import BrainConfig, MigrationConfig
-from headway.core.events import AttemptFinished, Event, FirstToken, MigrateAsked
-from headway.core.ids import ReplicaId, RequestId
+from headway.core.events import AttemptFinished, Event, EvictionRefused, FirstToken, MigrateAsked
+from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
 from headway.core.tenant import Tier
 from headway.sim.driver import Driver
@@ -178,6 +178,27 @@ def test_who_is_evicted_goes_on_where_it_stopped() -> None:
     assert pushed.when(Evict) >= 15.0
     assert "evicted" in pushed.results()
     assert pushed.said() == {0: [3000], 1: [3000], 2: [50]}
+    settled(pushed, driver)
+
+
+class Mistaken(Pushed):
+    """Says also that somebody is to be evicted who has ended."""
+
+    def handle(self, event: Event) -> list[Command]:
+        commands = super().handle(event)
+        if isinstance(event, AttemptFinished):
+            commands = [*commands, Evict(event.attempt_id, "too late")]
+        return commands
+
+
+def test_an_eviction_of_nobody_is_answered() -> None:
+    scenario = Scenario(pools=(TWO,), truth=Truth(step_jitter=0.0), moves=True)
+    pushed = Mistaken(float("inf"))
+    requests = [Request(0.2 * k, (Segment(k, 100),), 50) for k in range(2)]
+    driver = driven(scenario, requests, pushed)
+    refused = [event.attempt_id for event, _ in pushed.told if isinstance(event, EvictionRefused)]
+    assert AttemptId("0000000-0") in refused
+    assert pushed.said() == {0: [50], 1: [50]}
     settled(pushed, driver)
 
 

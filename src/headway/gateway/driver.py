@@ -26,8 +26,9 @@ from headway.core.commands import (
     SetTimer,
     WarmUp,
 )
-from headway.core.events import Event, Progress, ReplicasChanged, TimerFired
+from headway.core.events import AttemptFinished, Event, EvictionRefused, Progress, ReplicasChanged, TimerFired
 from headway.core.ids import AttemptId, ReplicaId, RequestId
+from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.view import FleetSnapshot
 from headway.runtime.clock import now
 
@@ -102,7 +103,7 @@ class Driver:
             Hold: self._on_request("hold"),
             Reject: self._on_request("reject"),
             Relay: self._on_request("relay"),
-            Migrate: self._on_request("migrate"),
+            Migrate: self._migrate,
             Evict: self._evict,
             Abort: self._abort,
             SetTimer: self._set_timer,
@@ -178,10 +179,21 @@ class Driver:
         if exchange is not None:
             exchange.abort(command.attempt_id, command.reason)
 
+    def _migrate(self, command: Migrate) -> None:
+        """The brain waits for the end of a target, also if its request is no more."""
+        exchange = self.exchanges.get(command.request_id)
+        if exchange is not None:
+            exchange.migrate(command)
+        else:
+            gone = Outcome(OutcomeKind.CANCELLED, detail="its request has ended")
+            self.post(AttemptFinished(now(), command.attempt_id, gone))
+
     def _evict(self, command: Evict) -> None:
         exchange = self._of(command.attempt_id)
         if exchange is not None:
             exchange.evict(command)
+        else:
+            self.post(EvictionRefused(now(), command.attempt_id))
 
     def _of(self, attempt: AttemptId) -> Body | None:
         return self.exchanges.get(RequestId(attempt.rpartition("-")[0]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from headway.core.commands import Dispatch, Evict, Hold, Migrate, Reject, Relay
-from headway.core.events import RequestArrived, RequestCancelled
+from headway.core.events import EvictionRefused, RequestArrived, RequestCancelled
 from headway.core.ids import AttemptId
 from headway.core.outcome import OutcomeKind
 from headway.gateway.attempt import Attempt
@@ -241,8 +241,9 @@ class Exchange:
 
     def evict(self, command: Evict) -> None:
         """Take it away from its engine, to go on later."""
-        if self.mover is not None and self._attempt is not None and self._attempt.id == command.attempt_id:
-            self.mover.evict(self._attempt)
+        mover, attempt = self.mover, self._attempt
+        if mover is None or attempt is None or attempt.id != command.attempt_id or not mover.evict(attempt):
+            self.plane.driver.post(EvictionRefused(now(), command.attempt_id))
 
     def abort(self, attempt: AttemptId, reason: str) -> None:
         """It waits in vain; do not wait out its silence."""

@@ -142,10 +142,12 @@ class Mover:
         self._arm(self._moving.warm_s)
         target.warm()
 
-    def evict(self, source: "Attempt") -> None:
-        """Leave its engine, and keep what the client has."""
-        if self._state == PLAIN and source.streaming and self.can_go_on() and not self.tape.ended:
+    def evict(self, source: "Attempt") -> bool:
+        """Leave its engine, and keep what the client has. False if it could not go on from that."""
+        can = self._state == PLAIN and source.streaming and self.can_go_on() and not self.tape.ended
+        if can:
             self._leave(source, OutcomeKind.EVICTED, "room was needed")
+        return can
 
     def resumed(self, command: Dispatch) -> Continued:
         """A replica is to go on with it."""

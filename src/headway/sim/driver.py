@@ -30,6 +30,7 @@ from headway.core.commands import (
 from headway.core.events import (
     AttemptFinished,
     Event,
+    EvictionRefused,
     FirstToken,
     ProbeFailed,
     ProbeSucceeded,
@@ -335,6 +336,7 @@ class Driver:
     def _evict(self, command: Evict) -> None:
         found = self._jobs.get(command.attempt_id)
         if found is None:
+            self._push(self.now, self._refuse_eviction, command.attempt_id)
             return
         _, replica, _ = found
         said = self.said(command.attempt_id)
@@ -342,6 +344,9 @@ class Driver:
         self._wake(replica)
         evicted = Outcome(OutcomeKind.EVICTED, committed=True, sent=True, output_tokens=said, resumable=True)
         self._push(self.now, self._cut, (command.attempt_id, evicted))
+
+    def _refuse_eviction(self, at: float, attempt: AttemptId) -> None:
+        self._post(EvictionRefused(at, attempt))
 
     def _close(self, attempt: str, index: int, ok: bool, shed: bool = False) -> None:
         self._open -= 1
