@@ -11,7 +11,7 @@ from headway.compose.registry import find
 from headway.compose.settings import Settings
 from headway.compose.source import SettingsError, parse
 from headway.core.tenant import Tenant, Tier
-from headway.gateway.config import Batching, GatewayConfig
+from headway.gateway.config import Batching, GatewayConfig, Moving
 
 SECRETS = ("key-of-a", "key-of-all", "token-of-admin")
 
@@ -105,6 +105,12 @@ def test_every_section_reaches_the_data_plane() -> None:
     assert (gateway.inject_usage, gateway.preserve_host, gateway.trust_forwarded) == ("never", True, True)
     assert gateway.auth.forward_client
     assert (gateway.host, gateway.port, gateway.backlog) == ("::1", 0, 9)
+
+
+def test_moves_reach_the_data_plane_where_they_are_enabled() -> None:
+    assert plan("migration: {plain: true}\n").gateway.moving is None
+    made = plan("migration: {enabled: true, plain: true, models: [m], hold_s: 1, warm_s: 9, keepalive_s: 3}\n")
+    assert made.gateway.moving == Moving(frozenset({"m"}), 1, Moving().hold_bytes, 9, 3, True)
 
 
 def test_tls_contexts_are_made(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from tests.harness import scripts
 from tests.harness.engine import Connection, Script, Seen
-from tests.wire.engine import CHAT, COMPLETIONS, detokenise, framed, stream
+from tests.wire.engine import CHAT, COMPLETIONS, detokenise, framed, stream, whole
 
 MODEL = "tiny"
 
@@ -68,6 +68,10 @@ class Speaker:
         await scripts.answer({"prompt": detokenise(ids)})(connection, seen)
 
     async def _speak(self, connection: Connection, seen: Seen) -> None:
+        if not json.loads(seen.request.body).get("stream"):
+            answer = whole(seen.request.path, bytes(seen.request.body), f"{self.name}-{seen.connection}-{seen.number}")
+            await connection.send(scripts.response(answer))
+            return
         data = said(seen.request.path, bytes(seen.request.body), f"{self.name}-{seen.connection}-{seen.number}")
         trouble = self.trouble(seen)
         if trouble is not None and trouble.way == "early":

@@ -1,21 +1,17 @@
 """Streams put together into the answer that the engine gives at once: recorded ones, and an emulated engine's."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.emulator import asks
-from headway.emulator.asks import Ask
-from headway.emulator.shapes import Shape, Usage
-from headway.emulator.transcript import Transcript
 from headway.engines import forms
 from headway.wire.openai import scan
 from headway.wire.resume_whole import Form, Whole, streaming_edits
 from headway.wire.splice import splice
-from tests.wire.engine import CHAT, COMPLETIONS, RENDERER, framed, stream
+from tests.wire.engine import CHAT, COMPLETIONS, framed, stream
+from tests.wire.engine import whole as at_once
 
 RECORDED: dict[str, tuple[str, str, Form, tuple[str, ...]]] = {
     "vllm chat": ("vllm/chat-stream-usage", "vllm/chat-nonstream", forms.VLLM_CHAT, ()),
@@ -54,11 +50,11 @@ def skeleton(value: Any) -> Any:
 @pytest.mark.parametrize("which", RECORDED)
 def test_recorded_streams_become_answers_of_the_recorded_shape(shared: Path, which: str) -> None:
     """Where stream and answer were recorded of the same request, they are the same answer, too."""
-    told, at_once, form, beside = RECORDED[which]
+    told, answered, form, beside = RECORDED[which]
     folder = shared / "fixtures"
     made = json.loads(put_together((folder / f"{told}.body").read_bytes(), form))
-    expected = json.loads((folder / f"{at_once}.body").read_bytes())
-    ask, other = (json.loads((folder / f"{name}.req").read_bytes()) for name in (told, at_once))
+    expected = json.loads((folder / f"{answered}.body").read_bytes())
+    ask, other = (json.loads((folder / f"{name}.req").read_bytes()) for name in (told, answered))
     for name in beside:
         made.pop(name, None)
         expected.pop(name)
@@ -70,32 +66,6 @@ def test_recorded_streams_become_answers_of_the_recorded_shape(shared: Path, whi
         for answer in (made, expected):
             answer |= {"id": "x", "created": 0}
         assert made == expected
-
-
-def whole_of(path: str, body: dict[str, Any]) -> bytes:
-    """What the emulated engine says at once."""
-    raw = json.dumps({"model": "tiny", **body}).encode()
-    ask = asks.read(raw, path == CHAT, "tiny", RENDERER)
-    assert isinstance(ask, Ask), ask
-    shape = Shape(ask, "one", "tiny", "vllm-0.32.0-test")
-    said = Transcript(ask, ask.prompts[0])
-    for token, finish in tokens_of(ask):
-        said.push(token, finish, None)
-        if said.finish:
-            break
-    return re.sub(rb'"created":\d+', b'"created":1', shape.whole([said], Usage(len(ask.prompts[0]), len(said.ids))))
-
-
-def tokens_of(ask: Ask) -> list[tuple[int, str]]:
-    from headway.perfmodel.tokens import TokenStream
-    from headway.perfmodel.vocabulary import EOS
-
-    state, told = TokenStream(ask.prompts[0]), list[tuple[int, str]]()
-    while not (told and told[-1][1]):
-        token = state.next(may_end=not ask.ignore_eos and len(told) >= ask.min_tokens)
-        state.push(token)
-        told.append((token, "stop" if token == EOS else "length" if len(told) + 1 == ask.max_tokens else ""))
-    return told
 
 
 WISHES: dict[str, dict[str, Any]] = {
@@ -115,7 +85,7 @@ def test_an_emulated_engine_says_the_same_at_once(path: str, wish: str, size: in
     edits = streaming_edits(raw)
     assert edits is not None
     form = forms.VLLM_CHAT if path == CHAT else forms.VLLM_COMPLETION
-    assert put_together(framed(stream(path, splice(raw, edits))), form, size) == whole_of(path, body)
+    assert put_together(framed(stream(path, splice(raw, edits))), form, size) == at_once(path, body)
 
 
 @pytest.mark.parametrize(

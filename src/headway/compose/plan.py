@@ -107,7 +107,8 @@ def _entry(replica: Replica, index: int, dialects: Mapping[str, Dialect]) -> Ent
 def _moving(section: Migration) -> Moving | None:
     if not section.enabled:
         return None
-    return Moving(frozenset(section.models), section.hold_s, Moving().hold_bytes, section.warm_s, section.keepalive_s)
+    said = section.model_dump(include={"hold_s", "warm_s", "keepalive_s", "plain"})
+    return Moving(models=frozenset(section.models), **said)
 
 
 def _gateway(settings: Settings, keys: dict[str, str], common: str) -> GatewayConfig:

@@ -377,6 +377,11 @@ class Migration(Section):
     dry_run: bool = Field(
         default=_W.dry_run, description="Only report which moves would be made; dead replicas' requests still go on."
     )
+    plain: bool = Field(
+        default=_V.plain,
+        description="Whether requests that do not stream may move, too: their engines are asked for a stream, which is "
+        "given to the client as one answer. docs/migration.md says how such an answer differs.",
+    )
     hold_s: Seconds = Field(
         default=_V.hold_s, le=30, description="How long a stream may be held back for the moment it changes replicas."
     )

@@ -79,6 +79,8 @@ class Moving(msgspec.Struct, frozen=True):
 
     `hold_s`, `hold_bytes`: how much of the source's stream may wait for the cut; `warm_s`: how long the target may take
     to read what there is before that. `keepalive_s`: how often a client whose stream waits gets a comment, 0: never.
+    `plain`: requests that do not stream may move, too; `plain_bytes` of such an answer are kept at most until it is
+    whole.
     """
 
     models: frozenset[str] = frozenset()
@@ -86,6 +88,8 @@ class Moving(msgspec.Struct, frozen=True):
     hold_bytes: int = 256 * 1024
     warm_s: float = 30.0
     keepalive_s: float = 0.0
+    plain: bool = False
+    plain_bytes: int = 8 * 1024 * 1024
 
 
 class GatewayConfig(msgspec.Struct, frozen=True):

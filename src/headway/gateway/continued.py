@@ -129,11 +129,21 @@ class Continued(Attempt):
 
     def broken(self, kind: OutcomeKind, detail: str, farewell: bytes = b"") -> None:
         """Its stream cannot be completed."""
-        if self.joined:
+        if self.joined and self._mover.plain:
+            self.drop()
+            if self._state != OVER and not self._mover.outlives(self, kind, detail):
+                self.settle(kind, True, detail)
+                self._exchange.refuse(502, "upstream_failed", f"The answer could not be continued: {detail}.")
+        elif self.joined:
             super().broken(kind, detail, farewell)
         else:
             self.drop()
             self.failed(kind, detail)
+
+    def left(self) -> OutcomeKind:
+        """The client left; one that waits for all of an answer has nothing of it."""
+        kind = super().left()
+        return OutcomeKind.CLIENT_CLOSED if self._mover.plain else kind
 
     def complete(self, kind: OutcomeKind) -> None:
         """All was said."""

@@ -15,6 +15,7 @@ from headway.core.ids import AttemptId
 from headway.core.outcome import OutcomeKind
 from headway.gateway.attempt import Attempt
 from headway.gateway.counting import counted
+from headway.gateway.gathered import Gathered
 from headway.gateway.head import RequestHead, ResponseHead
 from headway.gateway.headers import LEVEL_HEADER, Disclosed, trusted_forwarded_lines
 from headway.gateway.intake import request_info, unknown
@@ -128,9 +129,10 @@ class Exchange:
             return
         else:
             self.parsed = parsed = unknown(parsed)
-        if plane.ways and parsed.stream and plane.may_move(parsed, self.body, self._head.path):
+        if plane.ways and (parsed.stream or plane.plain) and plane.may_move(parsed, self.body, self._head.path):
             self.mover = mover = Mover(self, self._head, self._client.transport)
-            self.outlet = mover.spool
+            if parsed.stream:
+                self.outlet = mover.spool
         ticket.asked_at = at = now()
         plane.driver.exchanges[ticket.request_id] = self
         size, resumable = len(self.body), self.mover is not None
@@ -200,6 +202,8 @@ class Exchange:
         self._disclosed = command.disclosed
         if command.resumes and self.mover is not None:
             self._attempt = self.mover.resumed(command)
+        elif self.mover is not None and self.mover.plain:
+            self._attempt = Gathered(self, command, self.mover)
         else:
             self._attempt = Attempt(self, command, self.outlet)
         self._attempt.start()

@@ -20,7 +20,8 @@ def unknown(parsed: Body) -> Body:
 
 
 def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: float, resumable: bool) -> RequestInfo:
-    """The facts for the brain; `size` is that of the body. A session header wins over what the body names."""
+    """The facts for the brain; `size` is that of the body. A session header wins over what the body names. What may be
+    resumed is streamed by its engine, whether its client wants a stream or not."""
     return RequestInfo(
         request,
         parsed.model,
@@ -34,7 +35,7 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: 
         parsed.prefix_hashes,
         notes.session_key or session_of(notes.tenant, parsed.session_key),
         at + notes.patience_s if notes.patience_s else None,
-        parsed.stream,
+        parsed.stream or resumable,
         parsed.generates,
         resumable,
         notes.precision_floor,

@@ -15,6 +15,8 @@ engines (`preparing`), and whether a move is a good idea (the brain).
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from headway.core.commands import Dispatch, Migrate
 from headway.core.events import FirstToken
 from headway.core.ids import AttemptId
@@ -22,15 +24,16 @@ from headway.core.outcome import OutcomeKind
 from headway.engines.continuation import Continuation, Way
 from headway.gateway.config import Moving
 from headway.gateway.continued import Continued
-from headway.gateway.head import RequestHead
+from headway.gateway.head import RequestHead, ResponseHead
 from headway.gateway.preparing import Score, wants_running_usage
-from headway.gateway.spool import Spool
+from headway.gateway.spool import Gathering, Spool
 from headway.gateway.target import Target
 from headway.runtime.clock import now
 from headway.wire import resume_body
 from headway.wire.resume import Cut, Tape
 from headway.wire.resume_ids import IdStripper, ids_edit
 from headway.wire.resume_splice import Splicer
+from headway.wire.resume_whole import Whole, streaming_edits
 from headway.wire.splice import Piece, splice
 
 if TYPE_CHECKING:
@@ -68,21 +71,27 @@ OK: Final = OutcomeKind.OK
 COMMENT: Final = b": waiting for a replica\n"
 """Between two events, and no event itself: clients skip it."""
 
+TOO_LARGE: Final = "The answer is longer than what is kept of one in one piece. A stream has no such limit."
+
 NOTHING: Final = Score("", b"", None, Continuation(), Way.NONE, resume_body.Stops())  # type: ignore[arg-type]
 
 
 class Mover:
-    """One request's. `tape`: what its client has; `score`: what another replica would be given."""
+    """One request's. `tape`: what its client has; `score`: what another replica would be given; `plain`: its client
+    wants no stream, and gets all at once (`gathered`)."""
 
     __slots__ = (
-        "_exchange", "_kept_bytes", "_reason", "_since", "_state", "_target", "_timer", "head", "score", "spool",
-        "tape", "transport",
+        "_exchange", "_gathering", "_kept_bytes", "_reason", "_shown", "_since", "_state", "_target", "_timer", "head",
+        "plain", "score", "spool", "tape", "transport",
     )  # fmt: skip
 
     def __init__(self, exchange: "Exchange", head: RequestHead, transport: asyncio.Transport) -> None:
         self.head = head
         self.transport = transport
-        self.spool = Spool(transport, self)
+        self.plain = not exchange.parsed.stream
+        self._gathering = Gathering(self) if self.plain else None
+        self.spool: Spool = self._gathering or Spool(transport, self)
+        self._shown: ResponseHead | None = None
         self.tape = Tape()
         self.score = NOTHING
         self._exchange = exchange
@@ -104,19 +113,41 @@ class Mover:
         self._keep(0)
         self.score, self.tape = NOTHING, Tape()
         self.spool.through(None, False)
-        exchange = self._exchange
+        exchange, parsed = self._exchange, self._exchange.parsed
         way = target.dialect.continuation if target.dialect is not None else Continuation()
-        if way.pinned(body, exchange.parsed, exchange.path):
+        if way.pinned(body, parsed, exchange.path):
             return [body]
-        kind = way.way(exchange.path, exchange.parsed.media_tokens > 0)
+        if self._gathering is not None:
+            edits = streaming_edits(body)
+            if edits is None:
+                return [body]
+            self._gathering.clear()
+            body, parsed = splice(body, edits), msgspec.structs.replace(parsed, stream=True, include_usage=True)
+        kind = way.way(exchange.path, parsed.media_tokens > 0)
         edit = ids_edit(body) if kind is Way.IDS else None
         self.score = Score(
-            exchange.path, body, exchange.parsed, way, kind, resume_body.stops(body),
+            exchange.path, body, parsed, way, kind, resume_body.stops(body),
             ids=kind is Way.IDS and edit is None, running_usage=wants_running_usage(body),
         )  # fmt: skip
         self._keep(len(body))
         self.spool.through(IdStripper(self.tape, edit is not None), False)
         return [splice(body, [edit])] if edit is not None else [body]
+
+    def gather(self, head: ResponseHead) -> bool:
+        """A stream begins, to be given with this head once it is whole. False if the client gets it as it comes."""
+        self._shown = head
+        return self._gathering is not None and self.score.way is not Way.NONE
+
+    @property
+    def whole(self) -> Whole:
+        """What was gathered."""
+        assert self._gathering is not None
+        return self._gathering.whole
+
+    def forsake(self) -> None:
+        """The source failed, and all begins again: a target that was to go on is of no use."""
+        if self._target is not None:
+            self._give_up(OutcomeKind.CANCELLED, "the source failed")
 
     # Called by the exchange.
 
@@ -128,7 +159,7 @@ class Mover:
 
     def can_begin_again(self) -> bool:
         """Whether its client has nothing yet, of a stream whose engine would say that it is complete."""
-        return self.score.way is not Way.NONE and not self.spool.body_sent
+        return self.score.way is not Way.NONE and (self.plain or not self.spool.body_sent)
 
     def migrate(self, command: Migrate, source: "Attempt | None") -> None:
         """Make a target ready beside the source."""
@@ -207,12 +238,12 @@ class Mover:
         self._state = CUTTING
         self._since = now()
         self.spool.hold()
-        self._arm(self._moving.hold_s)
+        self._arm(self._moving.warm_s if self.plain else self._moving.hold_s)
         target.prepare()
 
     def hurried(self, target: Continued) -> bool:
         """Whether its client had better stay where it is than wait for a cut. Not if its replica is to be emptied."""
-        return target is self._target and self._reason != "drain"
+        return target is self._target and self._reason != "drain" and not self.plain
 
     def target_failed(self, target: Continued, kind: OutcomeKind, detail: str) -> None:
         """It said nothing to the client, and will not."""
@@ -245,13 +276,14 @@ class Mover:
         """The target goes on, and these are its first bytes: from now on the client hears it."""
         exchange, source = self._exchange, None
         at = now()
-        exchange.plane.telemetry.moves.gap("cut" if target is self._target else "resumed", at - self._since)
+        if not self.plain:
+            exchange.plane.telemetry.moves.gap("cut" if target is self._target else "resumed", at - self._since)
+            exchange.first_token(at)
         self._disarm()
         tokens = 0
         if target is self._target:
             source, self._target = exchange.source, None
             tokens = self._said(source)
-        exchange.first_token(at)
         exchange.plane.driver.post(FirstToken(at, target.id))
         self._state = PLAIN
         self.tape = target.tape
@@ -273,7 +305,7 @@ class Mover:
         source = self._exchange.source
         if source is not None and not source.streaming:
             self._give_up(OutcomeKind.CANCELLED, "the source said its last")
-        elif size > self._moving.hold_bytes:
+        elif size > (self._moving.plain_bytes if self.plain else self._moving.hold_bytes):
             self._give_up(OutcomeKind.CANCELLED, "the source said too much meanwhile")
 
     def spoke(self) -> None:
@@ -284,6 +316,22 @@ class Mover:
                 attempt.close_early()
             elif attempt.splicer.failed:
                 attempt.broken(OutcomeKind.BAD_RESPONSE, "the continuation cannot be read")
+
+    def gathered(self, size: int) -> None:
+        """So much is kept for a client that waits for all of it."""
+        if self._state == OVER:
+            return
+        self._keep(len(self.score.body) + size)
+        source = self._exchange.source
+        if size > self._moving.plain_bytes and source is not None:
+            source.drop()
+            self._exchange.refuse(502, "answer_too_large", TOO_LARGE)
+
+    def give(self, whole: Whole) -> None:
+        """All of it is there."""
+        assert self._shown is not None
+        body = whole.answer(self.score.continuation.form(self.score.path))
+        self._exchange.answer(self._shown, len(body), body, False)
 
     # Steps.
 
@@ -364,7 +412,7 @@ class Mover:
         """The client may have to wait: tell it from time to time that nothing is lost, if that is wanted."""
         self._disarm()
         seconds = self._moving.keepalive_s
-        if seconds:
+        if seconds and not self.plain:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._comment)
 
     def _comment(self) -> None:

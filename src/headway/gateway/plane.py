@@ -63,6 +63,7 @@ class Plane:
         self.unanswered = 0
         self.usage_reports: dict[str, int] = {}
         self.levels: dict[str, int] = {}
+        self.plain = config.moving is not None and config.moving.plain
         self.ways: dict[str, list[Continuation]] = {}  # model -> how its engines go on; empty while nothing may move
         self.counters: Mapping[str, Counter] = {}
         self.hints = Hints(lambda request: self.driver.prospect(request), config.hints_period_s)

@@ -18,6 +18,11 @@ def connection_line(minor: int, keep_alive: bool) -> bytes:
     return b"\r\nconnection: close"
 
 
+def status_line(status: int) -> bytes:
+    """Status and phrase; of one that we do not know, no phrase."""
+    return _STATUS_LINES.get(status, b"%d " % status)
+
+
 def reply(status: int, body: bytes, lines: bytes = b"", content_type: bytes = b"application/json") -> bytes:
     """A whole response. `lines` are further header lines, each preceded by CRLF."""
     head = b"HTTP/1.1 " + _STATUS_LINES[status]

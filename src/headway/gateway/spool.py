@@ -8,9 +8,10 @@ the source's word until the cut, and nothing after it.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from headway.gateway.outlet import Outlet
+from headway.wire.resume_whole import Whole
 
 
 class Filter(Protocol):
@@ -34,6 +35,14 @@ class Watcher(Protocol):
 
     def spoke(self) -> None:
         """A continuation's piece passed its filter."""
+        ...
+
+    def gathered(self, size: int) -> None:
+        """So many bytes are kept of an answer that is given at once."""
+        ...
+
+    def give(self, whole: Whole) -> None:
+        """It is all there: give it to the client."""
         ...
 
 
@@ -109,6 +118,50 @@ class Spool(Outlet):
     def _forget(self) -> None:
         self.holding = False
         self._held, self._held_bytes = [], 0
+
+
+class Basin:
+    """In place of a client's transport: what is written is put together."""
+
+    def __init__(self) -> None:
+        self.whole = Whole()
+
+    def write(self, data: bytes) -> None:
+        """The next piece of the stream."""
+        self.whole.feed(data)
+
+
+class Gathering(Spool):
+    """A spool whose client gets one answer at the end. To relays, the response has begun but has said nothing."""
+
+    __slots__ = ("_basin",)
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._basin = Basin()
+        super().__init__(cast(asyncio.Transport, self._basin), watcher)
+        self.begun = True
+
+    @property
+    def whole(self) -> Whole:
+        """What there is so far."""
+        return self._basin.whole
+
+    def clear(self) -> None:
+        """An answer begins: what there was of an earlier one has not been given to anybody."""
+        self._basin.whole = Whole()
+        self.body_sent = False
+        self.sent_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """A piece of an attempt's stream."""
+        super().write(data)
+        if not self.holding:
+            self._watcher.gathered(self._basin.whole.size)
+
+    def finish(self) -> None:
+        """The stream ended cleanly."""
+        super().finish()
+        self._watcher.give(self._basin.whole)
 
 
 class Anteroom(Outlet):
