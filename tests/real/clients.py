@@ -56,6 +56,8 @@ class Client(threading.Thread):
         self.begun = threading.Event()
         self.error: openai.APIError | None = None
         self.finish_reason = ""
+        self.pieces: list[str] = []
+        self.tokens = 0  # as the usage says, where it was asked for
         self.heard_at = 0.0
         self.ended_at = 0.0
         self._left = threading.Event()
@@ -73,6 +75,10 @@ class Client(threading.Thread):
                     self.begun.set()
                     if self._left.is_set():
                         break
+                    if chunk.usage is not None:
+                        self.tokens = chunk.usage.completion_tokens
+                    if chunk.choices and chunk.choices[0].delta.content:
+                        self.pieces.append(chunk.choices[0].delta.content)
                     if chunk.choices and chunk.choices[0].finish_reason:
                         self.finish_reason = chunk.choices[0].finish_reason
         except openai.APIError as error:

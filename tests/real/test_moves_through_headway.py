@@ -1,22 +1,30 @@
-"""Requests that change engines while they run, on demand and as bad luck has it: the text is that of one engine."""
+"""Requests that change engines while they run, by an operator's commands and as bad luck has it: no client notices, and
+the text is that of one engine.
+"""
 
-import json
+import re
+import subprocess
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from openai import OpenAI
 
 from tests.real import tiny_scripts, vllm
-from tests.real.clients import CHAT, client_of
-from tests.real.engines import EnginePair
-from tests.real.headway_process import Headway
+from tests.real.clients import CHAT, Chunks, Client, ask, client_of
+from tests.real.engines import Engine, EnginePair
+from tests.real.headway_process import EXECUTABLE, Headway
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-TOKENS = 650
-NAME = "moved-request"
+MOVES = "migration: {enabled: true}\n"
+CORRECT = {"logit_bias": tiny_scripts.favour(0)}
+EXACT_TOKENS = 3000 if vllm.ASKED_FOR else 650
+"""llama.cpp computes a prompt and a step in slightly different ways: after more, a near tie falls otherwise, without
+Headway, too (docs/migration.md)."""
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +53,18 @@ def pair(writers: EnginePair) -> EnginePair:
     return writers
 
 
-@pytest.fixture
-def mover(pair: EnginePair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headway]:
-    """A gateway that may move requests."""
-    folder = tmp_path_factory.mktemp("mover")
-    headway = Headway([engine.url for engine in pair.engines], folder / "log", "migration: {enabled: true}\n")
+@pytest.fixture(scope="module")
+def undisturbed(writers: EnginePair) -> str:
+    """What one engine says, to its limit."""
+    writers.revive()
+    with client_of(writers.engines[0].url + "/v1") as direct:
+        return ended(begun(direct, writers, EXACT_TOKENS), EXACT_TOKENS)
+
+
+@contextmanager
+def gateway(pair: EnginePair, folder: Path, settings: str) -> Iterator[Headway]:
+    """One in front of both; its accounts balance afterwards."""
+    headway = Headway([engine.url for engine in pair.engines], folder / "log", settings)
     headway.start()
     try:
         headway.wait_until_usable(len(pair.engines))
@@ -60,51 +75,120 @@ def mover(pair: EnginePair, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     assert status == 0, headway.log.read_text()[-2000:]
 
 
-def streamed(sdk: OpenAI, model: str) -> Iterator[str]:
-    """The pieces of a greedy chat."""
-    chunks = sdk.chat.completions.create(
-        model=model, messages=CHAT, max_tokens=TOKENS, temperature=0, stream=True,
-        extra_headers={"x-request-id": NAME}, extra_body={"logit_bias": tiny_scripts.favour(0)},
-    )  # fmt: skip
-    for chunk in chunks:
-        if chunk.choices and chunk.choices[0].delta.content:
-            yield chunk.choices[0].delta.content
+@pytest.fixture
+def mover(pair: EnginePair, tmp_path: Path) -> Iterator[Headway]:
+    """A gateway that may move requests."""
+    with gateway(pair, tmp_path, MOVES) as headway:
+        yield headway
 
 
-def undisturbed(pair: EnginePair) -> str:
-    """What one engine says."""
-    with client_of(pair.engines[0].url + "/v1") as direct:
-        return "".join(streamed(direct, pair.launcher.model))
+def begun(sdk: OpenAI, pair: EnginePair, tokens: int, name: str = "a-chat") -> Client:
+    """A client whose greedy stream has begun, and is read on."""
+
+    def chat() -> Chunks:
+        return sdk.chat.completions.create(
+            model=pair.launcher.model, messages=CHAT, max_tokens=tokens, temperature=0, stream=True,
+            stream_options={"include_usage": True}, extra_headers={"x-request-id": name},
+            extra_body=CORRECT | pair.launcher.go_on,
+        )  # fmt: skip
+
+    client = Client(chat)
+    client.start()
+    assert client.begun.wait(60)
+    return client
 
 
-def ask_to_move(headway: Headway) -> dict[str, object]:
-    """As `headway migrate` does."""
-    url = f"http://127.0.0.1:{headway.admin_port}/requests/{NAME}/migrate"
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, b"{}", method="POST"), timeout=10) as answer:
-            return dict(json.load(answer))
-    except urllib.error.HTTPError as error:
-        return dict(json.load(error))
+def ended(client: Client, tokens: int) -> str:
+    """All that a client has heard: no error, and every token once."""
+    client.join(180)
+    assert (client.error, client.finish_reason, client.tokens) == (None, "length", tokens)
+    return "".join(client.pieces)
 
 
-def test_a_chat_is_moved(mover: Headway, pair: EnginePair) -> None:
-    expected = undisturbed(pair)
+def command(headway: Headway, *words: str) -> str:
+    """What a command of an operator's says."""
+    words = (*words, "--admin", f"http://127.0.0.1:{headway.admin_port}")
+    done = subprocess.run([EXECUTABLE, *words], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def name_of(engine: Engine) -> str:
+    """Its id as a replica."""
+    return engine.url.removeprefix("http://")
+
+
+def test_a_chat_is_moved(mover: Headway, pair: EnginePair, undisturbed: str) -> None:
     with client_of(mover.base_url) as sdk:
-        pieces = streamed(sdk, pair.launcher.model)
-        text = "".join(next(pieces) for _ in range(2))
-        told = ask_to_move(mover)
-        text += "".join(pieces)
-    assert text == expected
+        for attempt in range(20):  # on an idle machine it is over in half a second
+            name = f"chat-{attempt}"
+            client = begun(sdk, pair, EXACT_TOKENS, name)
+            told = asked_to_move(mover, name)
+            assert ended(client, EXACT_TOKENS) == undisturbed
+            if mover.metric("headway_attempts_total", outcome="migrated"):
+                break
     assert mover.metric("headway_attempts_total", outcome="migrated") == 1, told
+    assert mover.accounts()["ok"] == attempt + 1
 
 
-def test_a_chat_outlives_its_engine(mover: Headway, pair: EnginePair) -> None:
-    expected = undisturbed(pair)
+def asked_to_move(headway: Headway, name: str) -> str:
+    """As `headway migrate` asks, but sooner; what was answered."""
+    try:
+        return str(headway.admin(f"/requests/{name}/migrate", "POST"))
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read()!r}"
+
+
+def test_a_chat_outlives_its_engine(mover: Headway, pair: EnginePair, undisturbed: str) -> None:
     with client_of(mover.base_url) as sdk:
-        pieces = streamed(sdk, pair.launcher.model)
-        text = "".join(next(pieces) for _ in range(2))
-        busy = next(view["spec"]["url"] for view in mover.views() if view["in_flight"])
-        next(engine for engine in pair.engines if engine.url == busy).kill()
-        text += "".join(pieces)
-    assert text == expected
-    assert mover.metric("headway_migrations_total", result="failed_over") >= 1
+        with mover.only(pair.engines[1].url):
+            client = begun(sdk, pair, EXACT_TOKENS)
+        pair.engines[1].kill()
+        assert ended(client, EXACT_TOKENS) == undisturbed
+    assert mover.metric("headway_migrations_total", result="failed_over") == 1
+    assert mover.accounts()["ok"] == 1
+
+
+def test_the_command_moves_a_chat(mover: Headway, pair: EnginePair) -> None:
+    one, other = map(name_of, pair.engines)
+    tokens = pair.launcher.long_tokens
+    with client_of(mover.base_url) as sdk:
+        with mover.only(pair.engines[0].url):
+            client = begun(sdk, pair, tokens)
+        told = command(mover, "migrate", "a-chat", "--to", other)
+        mover.wait_for(lambda: mover.view(pair.engines[0].url)["in_flight"] == 0)
+        ended(client, tokens)
+    assert f"from {one} to {other}" in " ".join(told.split())
+    assert mover.metric("headway_attempts_total", outcome="migrated") == 1
+    assert mover.accounts()["ok"] == 1
+
+
+def test_an_engine_is_emptied_sooner_with_moves_and_no_client_notices(pair: EnginePair, tmp_path: Path) -> None:
+    """As many streams as it has places, and short requests meanwhile."""
+    took_s = {}
+    for settings in ("", MOVES):
+        with gateway(pair, tmp_path, settings) as headway:
+            took_s[settings] = drained(headway, pair)
+            moved = headway.metric("headway_attempts_total", outcome="migrated")
+        assert bool(moved) is bool(settings)
+    print(f"empty after {took_s['']} s without moves, {took_s[MOVES]} s with {moved:g}")  # noqa: T201
+    assert took_s[MOVES] < took_s[""]
+
+
+def drained(headway: Headway, pair: EnginePair) -> float:
+    """Seconds until the first engine was empty, as the command says it."""
+    full, tokens = pair.engines[0], pair.launcher.long_tokens
+    with client_of(headway.base_url) as sdk, ThreadPoolExecutor(2) as pool:
+        with headway.only(full.url):
+            clients = [begun(sdk, pair, tokens, f"chat-{number}") for number in range(pair.launcher.slots)]
+        said = pool.submit(command, headway, "drain", name_of(full), "--wait")
+        short = list(pool.map(lambda _n: ask(sdk, pair.launcher, 4), range(10)))
+        empty = re.search(r"empty after ([0-9.]+) s", said.result())
+        for client in clients:
+            ended(client, tokens)
+    assert len(set(short)) == 1
+    assert headway.accounts()["ok"] == headway.accounts()["started"] == len(clients) + len(short)
+    command(headway, "drain", name_of(full), "--undo")
+    assert not headway.view(full.url)["draining"]
+    assert empty is not None
+    return float(empty[1])
