@@ -1,11 +1,14 @@
 """Every move of an exchange and of an attempt, in every test here, is held against the tables that define them."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from headway.gateway import attempt, exchange, mover
+from headway.gateway.config import Moving
+from tests.gateway.stage import Stage, Timers
 from tests.interpreted import COMPILED
 
 GUARDED: tuple[tuple[Any, Mapping[Any, frozenset[Any]]], ...] = (
@@ -42,3 +45,11 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> None:
         return  # nothing can come between compiled code and its attributes
     for kind, table in GUARDED:
         monkeypatch.setattr(kind, "_state", Guarded(kind.__dict__["_state"], table))
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+    """Makes a stage, with settings of moves; nothing there waits for anything but the test."""
+    timers = Timers()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: timers)
+    return lambda **moving: Stage(timers, Moving(**moving))

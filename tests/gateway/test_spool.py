@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from headway.gateway.spool import Anteroom, Spool
+from headway.gateway.spool import Anteroom, Gathering, Spool
+from headway.wire import resume_whole
 
 
 class Client:
@@ -37,12 +38,20 @@ class Watcher:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.spoken = 0
+        self.kept: list[int] = []
+        self.given: list[bytes] = []
 
     def held(self, size: int) -> None:
         self.sizes.append(size)
 
     def spoke(self) -> None:
         self.spoken += 1
+
+    def gathered(self, size: int) -> None:
+        self.kept.append(size)
+
+    def give(self, whole: resume_whole.Whole) -> None:
+        self.given.append(whole.answer(resume_whole.Form()))
 
 
 @pytest.fixture
@@ -113,3 +122,32 @@ def test_an_anteroom_tells_somebody_else() -> None:
     room.write(b"a")
     room.finish()
     assert heard == [b"a"]
+
+
+def piece(text: str) -> bytes:
+    return b'data: {"choices":[{"index":0,"text":"%b","finish_reason":"stop"}]}\n\n' % text.encode()
+
+
+def test_what_is_gathered_is_given_at_the_end() -> None:
+    watcher = Watcher()
+    spool = Gathering(watcher)
+    assert (spool.begun, spool.body_sent) == (True, False)
+    spool.write(piece("a"))
+    spool.hold()
+    spool.write(piece("b"))
+    assert (watcher.sizes, watcher.kept, watcher.given) == ([len(piece("b"))], [1], [])
+    spool.say(piece("c"))
+    spool.finish()
+    assert watcher.kept == [1, 3]
+    assert watcher.given == [b'{"choices":[{"index":0,"finish_reason":"stop","text":"acb"}]}']
+
+
+def test_what_was_gathered_of_an_earlier_attempt_is_not_given() -> None:
+    watcher = Watcher()
+    spool = Gathering(watcher)
+    spool.write(piece("old"))
+    spool.clear()
+    assert (spool.body_sent, spool.sent_bytes, spool.whole.size) == (False, 0, 0)
+    spool.write(piece("new"))
+    spool.finish()
+    assert b"old" not in watcher.given[0]

@@ -54,6 +54,13 @@ def test_a_completion_becomes_the_chat_it_was() -> None:
     assert splicer.feed(wire("[DONE]")) == b""
 
 
+def test_an_end_without_a_reason_is_none() -> None:
+    """The client would take half an answer for a whole one."""
+    splicer = begun(chat(), chat("a"))
+    assert events(splicer.feed(wire(completion("b")))) == [chat("b")]
+    assert (splicer.feed(wire("[DONE]")), splicer.failed, splicer.done) == (b"", "unfinished", False)
+
+
 def test_the_role_is_not_said_twice() -> None:
     splicer = begun(chat(), chat("a"))
     assert splicer.feed(wire(chat())) == b""

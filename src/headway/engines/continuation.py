@@ -64,7 +64,7 @@ class Words(msgspec.Struct, frozen=True):
 
     def _read(self, answer: bytes) -> str | list[int]:
         try:
-            return _VALUE.decode(_ANSWER.decode(answer).get(self.answers, msgspec.Raw(b'""')))
+            return _VALUE.decode(_ANSWER.decode(answer).get(self.answers, msgspec.Raw(b"null")))
         except msgspec.DecodeError as error:
             raise Unresumable(f"{self.path} did not answer as expected") from error
 

@@ -248,6 +248,8 @@ class Continued(Attempt):
         shown = splicer.feed(data)
         if splicer.failed:
             self.drop()
-            self._mover.target_failed(self, OutcomeKind.CANCELLED, f"it cannot be shown: {splicer.failed}")
+            mended = splicer.failed != "differs"  # elsewhere
+            kind = OutcomeKind.BAD_RESPONSE if mended else OutcomeKind.CANCELLED
+            self._mover.target_failed(self, kind, f"it cannot be shown: {splicer.failed}")
         elif shown:
             self._mover.cut_over(self, shown)

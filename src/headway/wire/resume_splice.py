@@ -45,8 +45,8 @@ class Splicer:
     """Feed it the bytes of the continuation's stream; it returns those for the client, and tells the tape.
 
     `finished`: the client has had its finish reason (the usage and `[DONE]` may be missing yet). `done`: it has had
-    `[DONE]`. `failed`: one word if the continuation cannot be shown ("error", "abort", "differs", "unreadable"): from
-    there on nothing is returned, and the client's stream is still whole, up to where it was.
+    `[DONE]`. `failed`: one word if the continuation cannot be shown ("error", "abort", "differs", "unfinished",
+    "unreadable"): from there on nothing is returned, and the client's stream is still whole, up to where it was.
     `cut_short`: a stop string across the cut ended the answer; `close` ends the stream, the engine need not go on.
     """
 
@@ -97,6 +97,8 @@ class Splicer:
         if self.failed or self.done or self.cut_short:
             return b""
         if data == b"[DONE]":
+            if not self.finished:  # whoever lets this pass shows half an answer as a whole one
+                return self._fail("unfinished")
             self.done = self._tape.done = True
             return DONE
         try:

@@ -20,7 +20,8 @@ Event = dict[str, Any]
 
 _STREAM: Final = b"true"
 _OPTIONS: Final = b'{"include_usage":true}'
-_WHOLE_OBJECT: Final = {"chat.completion.chunk": "chat.completion"}
+_CHUNK_OBJECT: Final = "chat.completion.chunk"
+_CHAT_OBJECT: Final = "chat.completion"
 _GROWING: Final = frozenset({"content", "reasoning", "reasoning_content", "refusal", "text"})
 """Fields of a delta, or of a choice, whose pieces are joined."""
 
@@ -92,9 +93,9 @@ class Whole:
         """All of it, as one JSON text. What was not ended is given as far as it came."""
         for event in self._frames.end():
             self._take(event)
-        top = self._top
-        kind = top.get("object")
-        told = {**top, "object": _WHOLE_OBJECT.get(str(kind), kind)}
+        told = {**self._top}
+        if told.get("object") == _CHUNK_OBJECT:
+            told["object"] = _CHAT_OBJECT
         told["choices"] = [self._choices[index].whole(form) for index in sorted(self._choices)]
         usage = told.get("usage")
         if isinstance(usage, dict):
