@@ -109,6 +109,7 @@ trtllm_num_requests_waiting{model_name="tiny"} 1
 trtllm_kv_cache_utilization{model_name="tiny"} 0.25
 trtllm_kv_cache_max_blocks{model_name="tiny"} 1000
 trtllm_kv_cache_tokens_per_block{model_name="tiny"} 32
+trtllm_max_num_active_requests{model_name="tiny"} 16
 """
 
 TRTLLM_ITERATIONS = b"""[

@@ -1,5 +1,6 @@
 """TensorRT-LLM's gauges, its drained list of iterations, and Triton's names."""
 
+import msgspec
 import pytest
 
 from headway.core.ids import ReplicaId
@@ -22,7 +23,7 @@ def test_gauges() -> None:
     reading = read(gauges=pages.TRTLLM)
     sample = reading.sample
     assert (sample.kv_capacity_tokens, sample.kv_used_tokens, sample.running, sample.waiting) == (32000, 8000, 3, 1)
-    assert reading.missing == ()
+    assert (sample.max_num_seqs, reading.missing) == (16, ())
 
 
 def test_the_last_iteration_is_the_state() -> None:
@@ -30,6 +31,32 @@ def test_the_last_iteration_is_the_state() -> None:
     sample = reading.sample
     assert (sample.kv_capacity_tokens, sample.kv_used_tokens, sample.running, sample.waiting) == (32000, 8000, 1, 5)
     assert (sample.max_num_seqs, reading.missing) == (2048, ())
+
+
+def test_what_the_last_iteration_completed_runs_no_more() -> None:
+    entry = {"numActiveRequests": 3, "numCompletedRequests": 2, "kvCacheStats": {}}
+    assert read(iterations=msgspec.json.encode([entry])).sample.running == 1
+    assert read(iterations=msgspec.json.encode([entry | {"numCompletedRequests": 4}])).sample.running == 0
+
+
+def test_ranks_are_summed_each_with_its_own_last_entry() -> None:
+    cache = {"maxNumBlocks": 10, "usedNumBlocks": 4, "tokensPerBlock": 32}
+    entries = [
+        {"attentionDpRank": 0, "numActiveRequests": 9, "numQueuedRequests": 9, "kvCacheStats": cache},
+        {"attentionDpRank": 0, "numActiveRequests": 2, "numQueuedRequests": 1, "kvCacheStats": cache},
+        {"attentionDpRank": 1, "numActiveRequests": 3, "numQueuedRequests": 0, "kvCacheStats": cache},
+    ]
+    sample = read(iterations=msgspec.json.encode(entries)).sample
+    assert (sample.running, sample.waiting, sample.kv_capacity_tokens, sample.kv_used_tokens) == (5, 1, 640, 256)
+    broken = [*entries[:2], {"attentionDpRank": 1, "numActiveRequests": 3}]
+    assert read(iterations=msgspec.json.encode(broken)).sample.kv_capacity_tokens is None
+
+
+def test_it_is_asked_for_its_iterations_where_its_gauges_tell_no_load() -> None:
+    """Before 1.3 the page has request times only; and the list takes its time."""
+    gauges, iterations = TRTLLM.polls
+    assert (iterations.unless, iterations.says in pages.TRTLLM.encode()) == (gauges.path, True)
+    assert iterations.patience_s > 2.1
 
 
 def test_a_drained_list_says_nothing_new_and_nothing_is_missing() -> None:

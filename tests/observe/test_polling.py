@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headway.engines.base import Poll
 from headway.observe.config import ObserveConfig
 from headway.observe.polling import Polled, Poller
 from headway.runtime.http import client
@@ -16,11 +17,15 @@ CONFIG = ObserveConfig(timeout_s=0.1)
 
 
 def ask(
-    run: Run, replies: dict[str, Reply], *times: float, config: ObserveConfig = CONFIG
+    run: Run,
+    replies: dict[str, Reply],
+    *times: float,
+    config: ObserveConfig = CONFIG,
+    polls: tuple[Poll, ...] = Plain.polls,
 ) -> tuple[list[Polled], Served]:
     async def story() -> tuple[list[Polled], Served]:
         async with serving(replies) as served, client() as http:
-            poller = Poller(http, served.url, Plain.polls, {"authorization": "Bearer k"}, config)
+            poller = Poller(http, served.url, polls, {"authorization": "Bearer k"}, config)
             return [await poller.ask(at) for at in times or (1.0,)], served
 
     return run(story())
@@ -38,6 +43,36 @@ def test_a_stand_in_is_asked_in_the_same_round_and_the_absent_one_is_spared(run:
     assert first.answers.keys() == second.answers.keys() == later.answers.keys() == {STAND_IN}
     assert first.errors == ()
     assert served.asked == {LOAD: 2, EXTRA: 2, STAND_IN: 3}
+
+
+class Reserved(Plain):
+    """Its first choice may be of no use, and its stand-in takes time."""
+
+    polls = (Poll(LOAD), Poll(STAND_IN, unless=LOAD, says=b"running", patience_s=5.0))
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [(Reply(b"nothing"), {STAND_IN: b'{"running":2}'}), (load(running=1), {LOAD: b'{"running":1}'})],
+)
+def test_a_stand_in_is_asked_where_the_first_choice_says_nothing_of_use(
+    run: Run, first: Reply, told: dict[str, bytes]
+) -> None:
+    (polled,), _ = ask(run, {LOAD: first, STAND_IN: load(running=2)}, polls=Reserved.polls)
+    assert (polled.answers, polled.errors) == (told, ())
+
+
+def test_without_its_stand_in_what_says_nothing_of_use_is_no_report(run: Run) -> None:
+    (polled,), _ = ask(run, {LOAD: Reply(b"nothing")}, polls=Reserved.polls)
+    assert (polled.answers, polled.errors) == ({}, ("/stand-in: status 404",))
+
+
+def test_some_answers_may_take_longer(run: Run) -> None:
+    slow = {LOAD: Reply(b"nothing"), STAND_IN: Reply(b'{"running":2}', delay_s=0.15)}
+    (polled,), _ = ask(run, slow, polls=Reserved.polls)
+    assert polled.answers == {STAND_IN: b'{"running":2}'}
+    (polled,), _ = ask(run, slow, polls=(Poll(LOAD), Poll(STAND_IN, unless=LOAD, says=b"running")))
+    assert polled.answers == {}
 
 
 def test_nothing_at_all_names_every_required_path(run: Run) -> None:

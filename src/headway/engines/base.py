@@ -21,12 +21,15 @@ class Poll(msgspec.Struct, frozen=True):
     """One GET of a load report.
 
     `optional` polls may fail without an alarm and are then asked seldom; what they say alone is no report.
-    `unless` names another poll: this one is asked only while the other gives no answer.
+    `unless` names another poll: this one is asked only while the other gives no answer, or one that lacks the words
+    `says`. `patience_s`: how long an answer may take, where this engine is known to need longer than others.
     """
 
     path: str
     optional: bool = False
     unless: str = ""
+    says: bytes = b""
+    patience_s: float = 0.0
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -1,9 +1,11 @@
 """TensorRT-LLM (trtllm-serve), and Triton's TensorRT-LLM backend behind its OpenAI front.
 
-trtllm-serve has gauges at `/prometheus/metrics` and, at `/metrics`, a JSON list of the iterations since the last
-reader asked: reading drains it, so the last entry is the state, an empty list means nothing ran since, and a second
-reader (another gateway) takes entries away from us. Triton writes Prometheus text at `/metrics` under other names.
-Source: their documentation; no recording of a real server was at hand.
+trtllm-serve has gauges at `/prometheus/metrics` (with `return_perf_metrics`; of load since 1.3, and once something has
+run) and, at `/metrics`, a JSON list of the iterations since the last reader asked (with `enable_iter_perf_stats`):
+reading drains it, so the last entry is the state, an empty list means nothing ran since, and a second reader (another
+gateway) takes entries away from us. Where nothing else collects them, it answers only after two quiet seconds. Triton
+writes Prometheus text at `/metrics` under other names.
+Source: their documentation, public issues and tests (docs/real-engines.md); no recording of a real server was at hand.
 """
 
 from collections.abc import Mapping
@@ -22,15 +24,27 @@ from headway.wire import promtext
 GAUGES = "/prometheus/metrics"
 ITERATIONS = "/metrics"
 VERSION = "/version"
+PATIENCE_S = 4.0  # two quiet seconds, and what an answer takes (2.1 s are reported)
 
 RUNNING = "trtllm_num_requests_running"
 WAITING = "trtllm_num_requests_waiting"
 USAGE = ("trtllm_kv_cache_utilization",)
 BLOCKS = "trtllm_kv_cache_max_blocks"
 BLOCK_TOKENS = "trtllm_kv_cache_tokens_per_block"
+SEATS = "trtllm_max_num_active_requests"
 TRITON_REQUESTS = "nv_trt_llm_request_metrics"
 TRITON_BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
-NAMES = frozenset({RUNNING, WAITING, *USAGE, BLOCKS, BLOCK_TOKENS})
+NAMES = frozenset({RUNNING, WAITING, *USAGE, BLOCKS, BLOCK_TOKENS, SEATS})
+RANK = "attentionDpRank"
+"""Each rank of attention data parallelism has its own list entries, requests and pool."""
+STATE = {
+    "kv_capacity_tokens": "kvCacheStats.maxNumBlocks",
+    "kv_used_tokens": "kvCacheStats.usedNumBlocks",
+    "running": "numActiveRequests",
+    "waiting": "",
+    "max_num_seqs": "",
+}
+"""What an iteration tells, and what is missed if it does not; the last two are not in every version's."""
 TRITON_NAMES = frozenset({TRITON_REQUESTS, TRITON_BLOCKS})
 
 
@@ -39,7 +53,7 @@ class TrtLlm(Dialect):
 
     name = "trtllm"
     ports = (8000,)
-    polls = (Poll(GAUGES), Poll(ITERATIONS, unless=GAUGES))
+    polls = (Poll(GAUGES), Poll(ITERATIONS, unless=GAUGES, says=RUNNING.encode(), patience_s=PATIENCE_S))
     detect_paths = (cards.MODELS_PATH, VERSION, GAUGES)
 
     def detect(self, answers: Mapping[str, bytes]) -> Facts | None:
@@ -79,6 +93,7 @@ def _read_gauges(page: bytes, empty: LoadSample, model: str) -> Reading:
         kv_usage=usage,
         running=gauges.total(RUNNING),
         waiting=gauges.total(WAITING),
+        max_num_seqs=gauges.total(SEATS, required=False),
     )
     return Reading(sample, tuple(gauges.missing))
 
@@ -88,18 +103,30 @@ def _read_iterations(page: bytes, empty: LoadSample) -> Reading:
     if decoded == []:
         return Reading(msgspec.structs.replace(empty, partial=True))
     entries = cards.listing(decoded if isinstance(decoded, list) else [decoded])
-    last: dict[str, Any] = entries[-1] if entries else {}
-    cache = last.get("kvCacheStats")
+    ranks = [_state(entry) for entry in {whole(entry.get(RANK)): entry for entry in entries}.values()]
+    values = {name: _sum([state[name] for state in ranks]) for name in STATE}
+    missing = tuple(f"iterations[].{said}" for name, said in STATE.items() if said and values[name] is None)
+    return Reading(msgspec.structs.replace(empty, **values), missing)
+
+
+def _state(entry: dict[str, Any]) -> dict[str, int | None]:
+    """What was so when an iteration ended. TensorRT-LLM counts those it completed as active (its own tests say so)."""
+    cache = entry.get("kvCacheStats")
     stats: dict[str, Any] = cache if isinstance(cache, dict) else {}
     per_block = whole(stats.get("tokensPerBlock"))
-    values = {
+    active, completed = whole(entry.get("numActiveRequests")), whole(entry.get("numCompletedRequests")) or 0
+    return {
         "kv_capacity_tokens": _tokens(stats.get("maxNumBlocks"), per_block),
         "kv_used_tokens": _tokens(stats.get("usedNumBlocks"), per_block),
-        "running": whole(last.get("numActiveRequests")),
+        "running": None if active is None else max(0, active - completed),
+        "waiting": whole(entry.get("numQueuedRequests")),
+        "max_num_seqs": whole(entry.get("maxNumActiveRequests")),
     }
-    extra = {"waiting": whole(last.get("numQueuedRequests")), "max_num_seqs": whole(last.get("maxNumActiveRequests"))}
-    missing = tuple(f"iterations[].{name}" for name, value in values.items() if value is None)
-    return Reading(msgspec.structs.replace(empty, **values, **extra), missing)
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
 
 
 def _tokens(blocks: object, per_block: int | None) -> int | None:

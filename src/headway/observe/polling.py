@@ -14,8 +14,9 @@ ABSENT = frozenset({401, 403, 404, 405, 501})
 
 
 class Polled(msgspec.Struct, frozen=True):
-    """What came of one round: bodies by path (none if only optional polls gave any: that is no report, and must not be
-    read as one without gauges), why the required polls failed, whether nobody listens there."""
+    """What came of one round: bodies by path (none if only optional polls gave any, and not those a stand-in was needed
+    for: they are no report, and must not be read as one without gauges), why the required polls failed, whether nobody
+    listens there, whether one was cut off."""
 
     answers: dict[str, bytes]
     errors: tuple[str, ...]
@@ -42,14 +43,16 @@ class Poller:
         """One round: the first choices together, then stand-ins for those that gave nothing. `at` is now."""
         got: dict[str, Answer | Failure] = {}
         await self._ask([poll for poll in self._polls if not poll.unless], at, got)
-        await self._ask([poll for poll in self._polls if poll.unless and not _good(got.get(poll.unless))], at, got)
+        await self._ask([poll for poll in self._polls if poll.unless and _wanted(poll, got)], at, got)
         replaced = {poll.unless for poll in self._polls if poll.unless and _good(got.get(poll.path))}
         failed = [
             f"{poll.path}: {_said(got[poll.path])}"
             for poll in self._polls
             if poll.path in got and not poll.optional and poll.path not in replaced and not _good(got[poll.path])
         ]
-        answers = {path: _whole_lines(a) for path, a in got.items() if isinstance(a, Answer) and a.status == 200}
+        mute = {poll.unless for poll in self._polls if poll.unless and _wanted(poll, got)}
+        good = {path: a for path, a in got.items() if isinstance(a, Answer) and a.status == 200 and path not in mute}
+        answers = {path: _whole_lines(answer) for path, answer in good.items()}
         return Polled(
             answers=answers if answers.keys() - self._optional else {},
             errors=tuple(failed),
@@ -58,23 +61,29 @@ class Poller:
         )
 
     async def _ask(self, polls: list[Poll], at: float, got: dict[str, Answer | Failure]) -> None:
-        due = [poll.path for poll in polls if self._absent_until.get(poll.path, at) <= at]
+        due = [poll for poll in polls if self._absent_until.get(poll.path, at) <= at]
         if len(due) == 1:  # the usual case, without the cost of tasks
             answers = [await self._fetch(due[0])]
         else:
             answers = await asyncio.gather(*map(self._fetch, due))
-        for path, answer in zip(due, answers, strict=True):
-            got[path] = answer
-            if path in self._spared and isinstance(answer, Answer) and answer.status in ABSENT:
-                self._absent_until[path] = at + self._config.absent_s
+        for poll, answer in zip(due, answers, strict=True):
+            got[poll.path] = answer
+            if poll.path in self._spared and isinstance(answer, Answer) and answer.status in ABSENT:
+                self._absent_until[poll.path] = at + self._config.absent_s
 
-    async def _fetch(self, path: str) -> Answer | Failure:
+    async def _fetch(self, poll: Poll) -> Answer | Failure:
         return await self._client.fetch(
-            self._base + path,
-            timeout_s=self._config.timeout_s,
+            self._base + poll.path,
+            timeout_s=max(self._config.timeout_s, poll.patience_s),
             cap_bytes=self._config.page_cap_bytes,
             headers=self._headers,
         )
+
+
+def _wanted(poll: Poll, got: Mapping[str, Answer | Failure]) -> bool:
+    """Whether this stand-in is needed: the first choice gave nothing, or nothing of use."""
+    first = got.get(poll.unless)
+    return not (isinstance(first, Answer) and first.status == 200 and poll.says in first.body)
 
 
 def _good(answer: Answer | Failure | None) -> bool:
