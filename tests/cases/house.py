@@ -21,17 +21,18 @@ from typing import Any, TypeVar
 
 import msgspec
 import openai
+import pytest
 
 from headway.core.brain import Brain
 from headway.core.commands import Command, Dispatch, Migrate
-from headway.core.constants import BrainConfig, SchedulerConfig
+from headway.core.constants import BrainConfig, MigrationConfig, SchedulerConfig
 from headway.core.events import AttemptFinished, Event, ProbeFailed, ProbeSucceeded, ReplicasChanged
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 from headway.core.view import ReplicaView
 from headway.engines import vllm
 from headway.gateway import Gateway
-from headway.gateway.config import GatewayConfig, Timeouts
+from headway.gateway.config import GatewayConfig, Moving, Timeouts
 from headway.policies import headroom
 from headway.runtime.clock import now
 from headway.telemetry import Access, Telemetry
@@ -196,25 +197,49 @@ def check_journal(journal: list[tuple[Event, list[Command]]]) -> None:
     assert not {attempt: left for attempt, left in ends.items() if left}
 
 
+def movable(config: GatewayConfig | None = None) -> GatewayConfig:
+    """The same gateway, where all that can move may."""
+    return msgspec.structs.replace(config or GatewayConfig(port=0), moving=Moving(plain=True))
+
+
+def moving(brain: BrainConfig | None = None) -> BrainConfig:
+    """The same brain, which moves requests and lets them outlive their replicas."""
+    return msgspec.structs.replace(brain or BrainConfig(), migration=MigrationConfig(enabled=True))
+
+
 def case(
-    *engine_scripts: Script, config: GatewayConfig | None = None, brain: BrainConfig | None = None, **spec: Any
+    *engine_scripts: Script,
+    config: GatewayConfig | None = None,
+    brain: BrainConfig | None = None,
+    moves: bool = False,
+    **spec: Any,
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Make a test of a coroutine `(house, **parametrised)`: it runs on uvloop, in a house of its own."""
+    """Make a test of a coroutine `(house, **parametrised)`: it runs on uvloop, in a house of its own. `moves`: it runs
+    twice, the second time with live migration on; what it expects is the same."""
 
     def decorate(scene: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         @functools.wraps(scene)
-        def test(run: Callable[[Awaitable[None]], None], **parameters: Any) -> None:
+        def test(run: Callable[[Awaitable[None]], None], migration: bool = False, **parameters: Any) -> None:
+            made = (
+                {"config": movable(config), "brain": moving(brain)} if migration else {"config": config, "brain": brain}
+            )
+
             async def whole() -> None:
-                async with open_house(*engine_scripts, config=config, brain=brain, **spec) as house:
+                async with open_house(*engine_scripts, **made, **spec) as house:  # type: ignore[arg-type]
                     await scene(house, **parameters)
 
             run(whole())
 
         signature = inspect.signature(scene)
-        fixture = inspect.Parameter("run", inspect.Parameter.KEYWORD_ONLY)
+        fixtures = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in ["run", "migration"][: 1 + moves]
+        ]
         wanted = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in list(signature.parameters.values())[1:]]
-        test.__signature__ = signature.replace(parameters=[fixture, *wanted])  # type: ignore[attr-defined]
+        test.__signature__ = signature.replace(parameters=[*fixtures, *wanted])  # type: ignore[attr-defined]
         test.checks_books = True  # type: ignore[attr-defined]
+        if moves:
+            both: Callable[..., None] = pytest.mark.parametrize("migration", [False, True], ids=["", "moves"])(test)
+            return both
         return test
 
     return decorate

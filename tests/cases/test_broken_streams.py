@@ -27,7 +27,7 @@ RETRYABLE = {"upstream_error", "server_error"}
 
 
 @pytest.mark.parametrize("how", ["rst", "fin"])
-@case(scripts.stall())
+@case(scripts.stall(), moves=True)
 async def test_a_stream_that_breaks_does_not_end_cleanly(house: House, how: str) -> None:
     """028: five events, then RST or a FIN without the last chunk: an error event, no [DONE], no end of the body."""
     house.engine.script = scripts.cut(FIVE, how)
@@ -44,7 +44,10 @@ async def test_a_stream_that_breaks_does_not_end_cleanly(house: House, how: str)
     assert {access.code for access in house.booked} == {"truncated"}
 
 
-@case(scripts.stream(pieces=[scripts.sse({"error": {"code": 502, "message": "no"}, "choices": []}), scripts.DONE]))
+@case(
+    scripts.stream(pieces=[scripts.sse({"error": {"code": 502, "message": "no"}, "choices": []}), scripts.DONE]),
+    moves=True,
+)
 async def test_an_error_inside_a_stream_is_passed_on_and_counted(house: House) -> None:
     """029: the frame reaches the client as it is, the request counts as failed, the breaker hears of it."""
     answer = await house.ask(chat(stream=True))
@@ -57,7 +60,7 @@ async def test_an_error_inside_a_stream_is_passed_on_and_counted(house: House) -
     assert house.view().breaker == "open"
 
 
-@case(scripts.stall(), scripts.stall())
+@case(scripts.stall(), scripts.stall(), moves=True)
 async def test_one_status_line_whatever_breaks(house: House) -> None:
     """031: the first engine ends after [DONE] alone, the second after three events: one response, recorded as cut."""
 
@@ -88,7 +91,7 @@ CUTS: dict[str, tuple[bytes, bool]] = {
 
 
 @pytest.mark.parametrize("where", CUTS)
-@case(scripts.stall())
+@case(scripts.stall(), moves=True)
 async def test_a_cut_is_never_the_clients_fault(house: House, where: str) -> None:
     """032 a, b: cut before or after the head (or within a JSON answer, which is held until it is whole): 502, of a
     type that clients try again."""
@@ -100,7 +103,7 @@ async def test_a_cut_is_never_the_clients_fault(house: House, where: str) -> Non
     await house.at_rest(server_error=1)
 
 
-@case(scripts.cut(scripts.STREAM_HEAD, "rst", after_s=0.1))
+@case(scripts.cut(scripts.STREAM_HEAD, "rst", after_s=0.1), moves=True)
 async def test_a_cut_after_a_late_head_is_told_in_band(house: House) -> None:
     """032 b, when the head had to be passed on meanwhile: no second status line, an error event with a 5xx code."""
     answer = await house.ask(chat(stream=True))
@@ -109,7 +112,7 @@ async def test_a_cut_after_a_late_head_is_told_in_band(house: House) -> None:
     await house.at_rest(server_error=1)
 
 
-@case(scripts.cut(FIVE, "rst"))
+@case(scripts.cut(FIVE, "rst"), moves=True)
 async def test_a_cut_within_a_stream_is_told_in_band(house: House) -> None:
     """032 c."""
     answer = await house.ask(chat(stream=True))
@@ -121,6 +124,7 @@ async def test_a_cut_within_a_stream_is_told_in_band(house: House) -> None:
 @case(
     scripts.stall(FIVE + scripts.chunk(scripts.token("", "stop", usage={"prompt_tokens": 4, "completion_tokens": 5}))),
     config=patience(idle_s=0.3),
+    moves=True,
 )
 async def test_a_stream_that_forgets_its_end_is_ended(house: House) -> None:
     """034: a finish reason, then silence: cut at the idle bound; usage is recorded, nothing stays in flight."""
@@ -143,7 +147,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-@case(scripts.stall())
+@case(scripts.stall(), moves=True)
 async def test_an_error_before_the_first_byte_keeps_its_status(house: House, status: int) -> None:
     """035: a refusal of a streamed request is that refusal: its status, body, content type and Retry-After."""
     house.engine.script = REFUSALS[status]
@@ -171,7 +175,12 @@ LOCAL: dict[str, tuple[int, Callable[[], bytes]]] = {
 
 
 @pytest.mark.parametrize("why", LOCAL)
-@case(scripts.answer(), config=GatewayConfig(port=0, limits=Limits(max_body_bytes=4096)), serves={"alias": "m"})
+@case(
+    scripts.answer(),
+    config=GatewayConfig(port=0, limits=Limits(max_body_bytes=4096)),
+    serves={"alias": "m"},
+    moves=True,
+)
 async def test_our_own_refusals_are_nobodys_answer(house: House, why: str) -> None:
     """037: what we refuse ourselves counts for no replica and is not rewritten as an engine's answer would be."""
     status, make = LOCAL[why]
@@ -184,7 +193,7 @@ async def test_our_own_refusals_are_nobodys_answer(house: House, why: str) -> No
     _no_replica_is_concerned(house)
 
 
-@case(scripts.answer())
+@case(scripts.answer(), moves=True)
 async def test_unavailable_is_nobodys_answer(house: House) -> None:
     """037: 503 because nobody can take it: ours, with Retry-After, and no attempt is counted."""
     house.gateway.post(DrainAsked(now(), ReplicaId("r0")))
@@ -198,6 +207,7 @@ async def test_unavailable_is_nobodys_answer(house: House) -> None:
 @case(
     scripts.stall(),
     brain=BrainConfig(admission=AdmissionConfig(max_queued=1), scheduler=SchedulerConfig(max_in_flight=1)),
+    moves=True,
 )
 async def test_overload_is_nobodys_answer(house: House) -> None:
     """037: 503 because the queue is full: the same."""
@@ -249,7 +259,7 @@ def verdict(name: str, answer: Answer) -> str:
 @pytest.mark.parametrize("late", [False, True], ids=["at_once", "after_the_head_has_passed"])
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("name", RESPONSES)
-@case(scripts.stall())
+@case(scripts.stall(), moves=True)
 async def test_a_cut_anywhere_is_seen(house: House, name: str, how: str, late: bool) -> None:
     """F5: FIN and RST at every byte of head, body and stream: retryable status or visible cut, never a clean end."""
     response = RESPONSES[name]
@@ -274,7 +284,7 @@ async def test_a_cut_anywhere_is_seen(house: House, name: str, how: str, late: b
     assert booked_ok == sum(seen == "complete" for seen in verdicts.values())
 
 
-@case(scripts.stall(), scripts.stall(), brain=UNMOVED)
+@case(scripts.stall(), scripts.stall(), brain=UNMOVED, moves=True)
 async def test_a_cut_before_the_client_has_anything_is_tried_elsewhere(house: House) -> None:
     """F5, with a second replica: whatever is cut before the first content is served by it, and nobody notices."""
     response = RESPONSES["chunked_stream"]

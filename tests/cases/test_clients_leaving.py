@@ -260,7 +260,7 @@ async def test_both_sides_leaving_at_once_ends_the_request_once(house: House) ->
 
 
 @pytest.mark.parametrize(("phase", "leave"), chaos.cases(), ids=chaos.case_id)
-@case(scripts.stall())
+@case(scripts.stall(), moves=True)
 async def test_leaving_in_every_phase(house: House, phase: chaos.Phase, leave: str) -> None:
     """F7: whatever the phase, the engine is let go at once and the next client is served."""
     house.engine.script = phase.script()
@@ -281,7 +281,7 @@ async def test_leaving_in_every_phase(house: House, phase: chaos.Phase, leave: s
 
 
 @pytest.mark.parametrize("leave", chaos.LEAVES)
-@case(scripts.stall(), brain=at_most(1))
+@case(scripts.stall(), brain=at_most(1), moves=True)
 async def test_leaving_the_queue(house: House, leave: str) -> None:
     """F7, held: who leaves is never sent to an engine, and those behind move up."""
     async with house.client() as first, house.client() as held, house.client() as behind:
@@ -301,7 +301,7 @@ async def test_leaving_the_queue(house: House, leave: str) -> None:
 
 
 @pytest.mark.parametrize("leave", chaos.LEAVES)
-@case(scripts.stall())
+@case(scripts.stall(), moves=True)
 async def test_leaving_while_connecting(house: House, leave: str) -> None:
     """F7, connecting: the engine's address swallows SYNs; the attempt is withdrawn, not waited for."""
     with black_hole() as url:
@@ -318,7 +318,7 @@ async def test_leaving_while_connecting(house: House, leave: str) -> None:
 
 
 @pytest.mark.parametrize("leave", chaos.LEAVES)
-@case(scripts.cut(b"", "rst"), scripts.stall())
+@case(scripts.cut(b"", "rst"), scripts.stall(), moves=True)
 async def test_leaving_during_a_retry(house: House, leave: str) -> None:
     """F7, during a retry: the second engine is let go too, and neither twice."""
     for engine in house.engines:  # whichever is asked first resets, the other one stalls

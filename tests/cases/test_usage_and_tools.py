@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from headway.gateway.config import GatewayConfig
-from tests.cases.house import House, case, open_house
+from tests.cases.house import House, case, movable, moving, open_house
 from tests.harness import scripts
 from tests.harness.client import Answer, chat
 from tests.harness.engine import Connection, Seen
@@ -33,12 +33,18 @@ NOT_ASKED = {"silent": None, "empty": {}, "false": {"include_usage": False}, "nu
 
 @pytest.mark.parametrize("options", NOT_ASKED)
 @pytest.mark.parametrize("setting", ["learn", "always", "never"])
+@pytest.mark.parametrize("moves", [False, True], ids=["", "moves"])
 @case()
-async def test_a_usage_report_nobody_asked_for_is_not_seen(outer: House, setting: str, options: str) -> None:
+async def test_a_usage_report_nobody_asked_for_is_not_seen(
+    outer: House, moves: bool, setting: str, options: str
+) -> None:
     """038: no chunk without choices for a client that did not ask, or said no; accounts have the usage if we asked."""
     said = NOT_ASKED[options]
     body = chat(stream=True) if said is None else chat(stream=True, stream_options=said)
-    async with open_house(as_vllm, config=GatewayConfig(port=0, inject_usage=setting)) as house:
+    config = GatewayConfig(port=0, inject_usage=setting)
+    async with open_house(
+        as_vllm, config=movable(config) if moves else config, brain=moving() if moves else None
+    ) as house:
         answer = await house.ask(body)
         asked = json.loads(house.engine.log.inference[0].request.body).get("stream_options") == {"include_usage": True}
     assert answer.body == b"".join([*TOKENS, scripts.DONE])
@@ -47,7 +53,7 @@ async def test_a_usage_report_nobody_asked_for_is_not_seen(outer: House, setting
     assert house.booked[0].output_tokens == 5
 
 
-@case(as_vllm, config=GatewayConfig(port=0, inject_usage="always"))
+@case(as_vllm, config=GatewayConfig(port=0, inject_usage="always"), moves=True)
 async def test_a_usage_report_that_was_asked_for_is_untouched(house: House) -> None:
     """038: exactly one, with no choices, before [DONE], byte for byte."""
     for options in ({"include_usage": True}, {"include_usage": True, "continuous_usage_stats": False}):
@@ -98,7 +104,7 @@ def calls_of(answer: Answer) -> dict[int, dict[str, Any]]:
     return calls
 
 
-@case(scripts.stream(pieces=ONE_CALL))
+@case(scripts.stream(pieces=ONE_CALL), moves=True)
 async def test_deltas_without_an_id_pass(house: House) -> None:
     """040: one delta with id and name, then 15 that have only an index (id null or missing)."""
     answer = await house.ask(chat(stream=True))
@@ -108,7 +114,7 @@ async def test_deltas_without_an_id_pass(house: House) -> None:
 
 
 @pytest.mark.parametrize("cut", ["events", "one_write", "bytes"])
-@case(scripts.stall())
+@case(scripts.stall(), moves=True)
 async def test_parallel_calls_keep_what_belongs_to_each(house: House, cut: str) -> None:
     """041: three calls interleaved, in single and in split writes; the official client rebuilds all three."""
     whole = b"".join(THREE_CALLS)
