@@ -52,6 +52,30 @@ def test_any_cutting_of_a_mixed_stream_says_the_same(data: st.DataObject) -> Non
     assert seen(scan(*pieces)) == seen(scan(written(streams.PLAIN)))
 
 
+@settings(deadline=None)
+@given(st.data())
+def test_events_seen_at_a_glance_count_as_those_that_are_read(data: st.DataObject) -> None:
+    kinds = [streams.token(" a"), streams.token("\\n"), streams.token("Я"), streams.told(" b", 7), streams.ROLE]
+    kinds += [streams.told("c", 88), streams.token(""), streams.USAGE, streams.token("", '"stop"')]
+    events = data.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=30))
+    stream = streams.joined(events)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    scanner = scan(*(stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)))
+    tally = Tally()
+    for event in events:
+        tally.read(event.encode())
+    assert scanner.events == len(events)
+    assert (scanner.tokens, scanner.usage, scanner.finished) == (tally.tokens, tally.usage, tally.finished)
+
+
+def test_several_events_of_a_learned_kind_are_seen_at_a_glance() -> None:
+    scanner = scan(streams.joined([streams.token("a")]), end=False)
+    assert scanner.feed(streams.joined([streams.token(text) for text in "bcd"]))
+    assert not scanner.feed(streams.joined([streams.token("e"), streams.token('\\"'), streams.token("f")]))
+    assert not scanner.feed(streams.joined([streams.token("g"), streams.token("", '"stop"')]))
+    assert (scanner.events, scanner.tokens, scanner.finished) == (9, 9, True)
+
+
 def test_what_a_usual_stream_says() -> None:
     scanner = scan(written(streams.PLAIN), end=False)
     assert (scanner.events, scanner.tokens, scanner.done, scanner.usage) == (6, 3, True, Usage(9, 4, 3))
