@@ -100,6 +100,7 @@ def test_whole_answers(body: object, word: str) -> None:
         (503, "queue_full", "shed", "queue_full"),
         (503, "shed", "shed", "shed"),
         (503, "new_sessions_refused", "shed", "new_sessions_refused"),
+        (503, "wait_too_long", "shed", "wait_too_long"),
         (429, "queue_timeout", "shed", "queue_timeout"),
         (503, 503, "server_error", "503 503"),  # an engine's own, relayed
         (429, None, "client_error", "429 x_error"),

@@ -10,7 +10,7 @@ from headway.workload.accounts import Kind
 
 REFUSALS = frozenset(
     {
-        *("queue_full", "queue_timeout", "deadline", "shed", "new_sessions_refused"),
+        *("queue_full", "queue_timeout", "wait_too_long", "deadline", "shed", "new_sessions_refused"),
         *("no_replica", "overloaded", "draining"),
     }
 )

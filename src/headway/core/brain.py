@@ -119,7 +119,7 @@ class Brain:
             panic,
             views,
             errors,
-            pools=self._relief.states(views),
+            pools=self._relief.states(views, at),
             held=self._holding.held(at, SHOWN),
             tenants=admission.tenancy.states(),
         )

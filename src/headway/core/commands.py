@@ -62,8 +62,8 @@ class Reject(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     `code` is a stable word for machines (`model_not_found`, `unknown_policy`, `policy_not_allowed`,
     `context_length_exceeded`, `precision_unavailable`, `rate_limit_exceeded`, `concurrency_limit`, `queue_full`,
-    `queue_timeout`, `shed`, `new_sessions_refused`, `no_replica`, `upstream_failed`, `quarantined`, `deadline`);
-    `retry_after_s` is 0 when no header is to be sent.
+    `queue_timeout`, `wait_too_long`, `shed`, `new_sessions_refused`, `no_replica`, `upstream_failed`, `quarantined`,
+    `deadline`); `retry_after_s` is 0 when no header is to be sent.
     """
 
     request_id: RequestId

@@ -204,6 +204,8 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     wait, in all queues. `retry_after_max_s` bounds what clients are told (a
     low bound calls them all back at once, into the next overload); `retry_share`: the share of the pace that is
     promised to those who come back (the rest is for those who come first).
+    `hopeless`: whoever is expected to wait this many times longer than it may is refused at once, or let go early (0:
+    never); nothing is expected of what was watched for less than `watch_s`.
     `reserved`: the share of every model's replicas that is kept for what is critical. Whole replicas, and of one more
     the rest of the share as a part of its KV pool.
     """
@@ -226,6 +228,8 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     retry_after_max_s: float = 900.0
     retry_share: float = 0.3
     late_spare: float = 0.15
+    hopeless: float = 1.5
+    watch_s: float = 5.0
     reserved: float = 0.0
 
 

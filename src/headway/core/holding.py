@@ -190,13 +190,17 @@ class Holding:
             queue.remove(victim.job.request.id)
             self._refuse(victim.job, _queue_full(queue, victim.job.request.id, at), out)
         item = queue.push(job, at, admission.due(job, pool.candidates))
-        wait = queue.wait_s(item)
+        position = queue.position(item)
+        wait = position * queue.pace_s
         if request.deadline is not None and at + wait > request.deadline:
             queue.remove(request.id)
             text = "the request would have to wait for longer than its deadline allows"
             self._refuse(job, Reject(request.id, 429, "deadline", text, queue.promise_s(at), shed=True), out)
             return
-        out.append(Hold(request.id, queue.position(item), wait))
+        if queue.beyond(item, position, at):
+            self._give_up(queue, item, at, out)
+            return
+        out.append(Hold(request.id, position, wait))
         self._arm(pool, queue, at, out)
 
     def keep(self, job: Job, at: float, out: list[Command]) -> bool:
@@ -237,7 +241,7 @@ class Holding:
 
     def _arm(self, pool: Pool, queue: HoldQueue, at: float, out: list[Command]) -> None:
         """Have the queue's timer fire when the first runs out of time, or a replica takes a prompt again."""
-        first, pace = queue.next_expiry, self._admission.pace
+        first, pace = min(queue.next_expiry, max(queue.next_look, at + _SOON_S)), self._admission.pace
         if pace is not None and queue:
             waits = pace.waits(pool.model, pool.candidates, at).values()
             first = min(first, at + max(min(waits, default=math.inf), _SOON_S))
@@ -258,11 +262,22 @@ class Holding:
             return False
         for item in queue.due(at):
             self._expire(queue, item, at, out)
+        if queue.next_look <= at:
+            for item in queue.hopeless(at):
+                self._give_up(queue, item, at, out)
         queue.timer_at = math.inf
         pool = self._scheduler.pools[queue.model]
         self.release([pool], at, out)
         self._arm(pool, queue, at, out)
         return True
+
+    def _give_up(self, queue: HoldQueue, item: Waiting, at: float, out: list[Command]) -> None:
+        """It would wait in vain: better told so now."""
+        request_id = item.job.request.id
+        queue.give_up(item, at)
+        text = "the request would have to wait for longer than it may"
+        refusal = Reject(request_id, 503, "wait_too_long", text, queue.promise_s(at), shed=True)
+        self._refuse(item.job, refusal, out)
 
     def _expire(self, queue: HoldQueue, item: Waiting, at: float, out: list[Command]) -> None:
         request = item.job.request

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Waiting
+from headway.core.hopes import Hopes
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.tenant import Tier
 from headway.core.turns import Sorted, Turns, discard
@@ -51,6 +52,7 @@ class HoldQueue:
         self._config = config
         self._ordered = ordered
         self.turns = Turns(weight)
+        self._hopes = Hopes(config, self.turns)
         self._items: dict[RequestId, Waiting] = {}
         self._dues: Sorted = []
         self._late: Sorted = []
@@ -97,6 +99,7 @@ class HoldQueue:
         self._items[request.id] = item
         self.bytes += request.body_bytes
         self.turns.add(item)
+        self._hopes.waits(at)
         insort(self._expiries, (expires, item.serial, item))
         if late:
             insort(self._late, (0.0, item.serial, item))
@@ -117,9 +120,11 @@ class HoldQueue:
         """How long it will wait at the recent pace, 0 while none is known."""
         return self.position(item) * self.pace_s
 
-    def wait_of(self, tier: int) -> float:
-        """How long one of this tier that comes now will wait at the recent pace."""
-        return self.turns.from_tier(tier) * self.pace_s
+    def wait_of(self, tier: int, at: float) -> float:
+        """How long one of this tier that comes now will wait at the recent pace; as long as it may, if some of its like
+        were just told that they would wait in vain."""
+        wait = self.turns.from_tier(tier) * self.pace_s
+        return max(wait, self._config.queue_timeout_s) if self._hopes.hopeless(tier, at) else wait
 
     @property
     def drain_s(self) -> float:
@@ -129,6 +134,11 @@ class HoldQueue:
     def find(self, request_id: RequestId) -> Waiting | None:
         """The one of this id, None if it does not wait here."""
         return self._items.get(request_id)
+
+    def give_up(self, item: Waiting, at: float) -> None:
+        """It would wait in vain."""
+        self._hopes.lost(item, at)
+        self.remove(item.job.request.id)
 
     def remove(self, request_id: RequestId) -> None:
         """It was cancelled or has expired."""
@@ -147,6 +157,7 @@ class HoldQueue:
             discard(self._rises, (item.rises_at, item.serial, item))
         if not self._items:
             self._released_at = None
+            self._hopes.emptied()
 
     def release(self, request_id: RequestId, at: float) -> None:
         """It was dispatched."""
@@ -156,6 +167,7 @@ class HoldQueue:
             self._gaps += 1
             self.pace_s += max(_PACE_STEP, 1.0 / self._gaps) * (at - self._released_at - self.pace_s)
         self._released_at = at
+        self._hopes.released(item)
         self.remove(request_id)
 
     def overtake(self, late: bool = False) -> None:
@@ -202,6 +214,20 @@ class HoldQueue:
                 break
             found.append(item)
         return found
+
+    def hopeless(self, at: float) -> list[Waiting]:
+        """Those who missed their objective and will not be reached before their time is over."""
+        self._judge(at)
+        return self._hopes.look(at)
+
+    def beyond(self, item: Waiting, position: int, at: float) -> bool:
+        """Whether one that has just come, to this position, will not be reached before its time is over."""
+        return self._hopes.beyond(item, position, at)
+
+    @property
+    def next_look(self) -> float:
+        """When to ask next who is hopeless; infinite while nobody is late."""
+        return self._hopes.next_look if self._late else math.inf
 
     @property
     def next_expiry(self) -> float:

@@ -172,6 +172,17 @@ class Turns:
         """How many wait at this tier or a higher one."""
         return sum(len(line) for at, lines in self._tiers.items() if at >= tier for line in lines.values())
 
+    def late(self) -> Iterator[tuple[tuple[int, str], Sorted]]:
+        """Tier and tenant of each line, and its late ones in order."""
+        for tier, lines in self._tiers.items():
+            for line in lines.values():
+                yield (tier, line.tenant), line.late
+
+    def late_of(self, tier: int, tenant: str) -> int:
+        """How many of this tier and tenant are late."""
+        line = self._tiers.get(tier, {}).get(tenant)
+        return len(line.late) if line is not None else 0
+
     def dispensable(self, tier: int, tenant: str) -> Waiting | None:
         """Who goes if there is no room for one more of this tier and tenant: of the lowest tier (not above this one),
         the last of the tenant that has most for its weight. None if the newcomer is that itself."""

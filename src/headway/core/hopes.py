@@ -1,0 +1,163 @@
+"""Who of those that wait will not be reached before their time is over, by what is measured of their queue.
+
+While a pool cannot keep up, whoever missed its objective waits behind all who have not, and most of them to no end.
+That is told early, by two guesses about each, of which the better one counts. Either its line goes on as it did: so
+many of the late ones left it since there were none. Or what keeps them goes on for as long as it has lasted (of what
+has no known end one has seen a half, on average), and then all the pool does is for them. Only if even so it would take
+`hopeless` times what is left of its time, it is given up. So a short overload costs nobody anything, and in a long one
+nobody waits for nothing.
+
+Nothing is believed before it was watched for `watch_s`, or of a pool that lets nobody go: it may be about to. What is
+done about it is not known here (holding), nor in which order they go (turns).
+"""
+
+import math
+
+from headway.core.constants import AdmissionConfig
+from headway.core.entries import Waiting
+from headway.core.turns import Sorted, Turns
+
+_KNOWN = 8
+"""Releases from which on the pace of a pool is known."""
+
+_PACE_MEMORY = 2.0
+"""For how many times `watch_s` (up to twice that) the pace of a pool is remembered."""
+
+_EVERY_S = 1.0
+
+
+class Spell:
+    """How many went since a moment."""
+
+    __slots__ = ("count", "since")
+
+    def __init__(self, at: float) -> None:
+        self.since = at
+        self.count = 0.0
+
+    def forget(self, memory_s: float, at: float) -> None:
+        """Of what lasts longer than twice this, the older half counts no more."""
+        lasts = at - self.since
+        if lasts > 2.0 * memory_s:
+            self.since += lasts / 2.0
+            self.count /= 2.0
+
+    def gap_s(self, at: float) -> float:
+        """Seconds for each, if one more went just now."""
+        return (at - self.since) / (self.count + 1.0)
+
+
+class Hopes:
+    """What is measured of one queue. `turns` are its lines."""
+
+    __slots__ = ("_config", "_lines", "_looked_at", "_lost_at", "_pool", "_turns")
+
+    def __init__(self, config: AdmissionConfig, turns: Turns) -> None:
+        self._config = config
+        self._turns = turns
+        self._looked_at = -math.inf
+        self._pool: Spell | None = None
+        self._lines: dict[tuple[int, str], Spell] = {}
+        self._lost_at: dict[int, float] = {}
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    def waits(self, at: float) -> None:
+        """Somebody waits."""
+        if self._pool is None:
+            self._pool = Spell(at)
+
+    def released(self, item: Waiting) -> None:
+        """It goes. The last of the late ones shows that its line is none to despair of; that all of them were given up
+        does not."""
+        if self._pool is not None:
+            self._pool.count += 1.0
+        name = (item.tier, item.tenant)
+        spell = self._lines.get(name) if item.late else None
+        if spell is None:
+            return
+        spell.count += 1.0
+        if self._turns.late_of(*name) == 1:
+            del self._lines[name]
+
+    def lost(self, item: Waiting, at: float) -> None:
+        """It was hopeless, and was told so."""
+        self._lost_at[item.job.request.tier] = at
+
+    def emptied(self) -> None:
+        """Nobody waits any more."""
+        self._pool = None
+        self._lines.clear()
+
+    # -- what follows ------------------------------------------------------------------------------------------
+
+    @property
+    def next_look(self) -> float:
+        """When to look again."""
+        return self._looked_at + _EVERY_S if self._config.hopeless else math.inf
+
+    def look(self, at: float) -> list[Waiting]:
+        """Those who are late and hopeless, the oldest of each line first."""
+        self._looked_at = at
+        known, self._lines = self._lines, {}
+        found: list[Waiting] = []
+        for name, late in self._turns.late():
+            spell = known.get(name)
+            if spell is None:
+                if not late:
+                    continue
+                spell = Spell(at)
+            self._lines[name] = spell
+            spell.forget(self._config.hopeless * self._config.queue_timeout_s, at)
+            found += self._given_up(spell, late, at)
+        return found
+
+    def beyond(self, item: Waiting, position: int, at: float) -> bool:
+        """Whether one that has just come is hopeless: even if nobody came after it, or because it will miss its
+        objective, and is hopeless then."""
+        pace, margin = self._pace_s(at), self._config.hopeless
+        if not pace:
+            return False
+        wait, left = position * pace, self._left_s(item, at)
+        if wait > margin * left:
+            return True
+        spell = self._lines.get((item.tier, item.tenant))
+        slack = min(left, max(0.0, item.due - at))
+        if spell is None or wait <= margin * slack:
+            return False
+        rank = self._turns.late_of(item.tier, item.tenant) + (not item.late)
+        return self._wait_s(spell, rank, pace, at) > margin * (left - slack)
+
+    def hopeless(self, tier: int, at: float) -> bool:
+        """Whether somebody of this tier or a higher one was told so lately."""
+        return any(lost >= tier and at - then <= self._config.watch_s for lost, then in self._lost_at.items())
+
+    def _given_up(self, spell: Spell, late: Sorted, at: float) -> list[Waiting]:
+        """Those of a line. Whoever is let go makes it better for those behind. Who has begun to speak stays."""
+        found: list[Waiting] = []
+        pace = self._pace_s(at)
+        for rank, (_, _, item) in enumerate(late, start=1) if pace else ():
+            wait = self._wait_s(spell, rank - len(found), pace, at)
+            if wait > self._config.hopeless * self._left_s(item, at) and not item.job.generated:
+                found.append(item)
+        return found
+
+    def _wait_s(self, spell: Spell, rank: int, pace: float, at: float) -> float:
+        """How long the one of this rank (from 1) among the late ones of a line will wait, at best."""
+        lasts = at - spell.since
+        if lasts < self._config.watch_s:
+            return 0.0
+        return min(rank * spell.gap_s(at), lasts + rank * pace)
+
+    def _pace_s(self, at: float) -> float:
+        """Seconds between two whom the pool lets go; 0 if that is not known, or of no interest."""
+        pool = self._pool
+        if pool is None or not self._config.hopeless:
+            return 0.0
+        pool.forget(_PACE_MEMORY * self._config.watch_s, at)
+        return pool.gap_s(at) if pool.count >= _KNOWN and at - pool.since >= self._config.watch_s else 0.0
+
+    def _left_s(self, item: Waiting, at: float) -> float:
+        """What is left of the time it may wait, whatever deadline its client has."""
+        job = item.job
+        return max(job.arrived_at, job.waits_from) + self._config.queue_timeout_s - at
