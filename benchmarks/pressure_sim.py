@@ -25,7 +25,7 @@ from points import BENT, POINTS
 
 from headway.compose.simulate import contender
 from headway.compose.traces import open_workload
-from headway.core.constants import AdmissionConfig, BrainConfig, DegradeConfig
+from headway.core.constants import AdmissionConfig, BrainConfig
 from headway.core.tenant import Tier
 from headway.sim.measure import OK, SHED, Columns
 from headway.sim.prompt import prompts
@@ -101,7 +101,6 @@ def outcome(columns: Columns, scenario: Scenario, requests: Sequence[Request]) -
 
 def entrants(names: Sequence[str]) -> list[Contender]:
     """Ours with and without a reserve; baselines with nothing of ours."""
-    bare = BrainConfig(degrade=DegradeConfig(levels=False))
     found = []
     for name in names:
         if name == OURS:
@@ -109,7 +108,7 @@ def entrants(names: Sequence[str]) -> list[Contender]:
             reserving = BrainConfig(admission=AdmissionConfig(reserved=RESERVED))
             found.append(msgspec.structs.replace(contender(OURS, reserving), name=f"{OURS}, reserved {RESERVED:.0%}"))
         else:
-            found.append(contender(name, bare))
+            found.append(contender(name))
     return found
 
 

@@ -8,6 +8,7 @@ from headway.compose.recipe import replay
 from headway.compose.registry import find
 from headway.compose.simulate import MakeBrain, UnknownPolicy, contender
 from headway.core.commands import Command
+from headway.core.constants import AdmissionConfig, BrainConfig, BurstConfig
 from headway.core.events import Event
 from headway.sim.run import play
 from headway.wire.journal import encode_entry
@@ -76,3 +77,15 @@ def test_baselines_pay_no_regard_to_sessions_unless_told_to() -> None:
     assert keeps("lmetric+queue+sessions")
     assert contender("lmetric+queue+sessions").make_brain(0)._scheduler.policy.binds_late  # type: ignore[attr-defined]
     assert keeps("cache_aware+tuned+sessions")
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"), [("headroom", True), ("clairvoyant", True), ("kv_cost+queue", True), ("kv_cost", False)]
+)
+def test_baselines_refuse_nobody_unless_behind_our_queue(name: str, ours: bool) -> None:
+    wanted = BrainConfig(burst=BurstConfig(curbs=True), admission=AdmissionConfig(reserved=0.25, max_queued=7))
+    config = contender(name, wanted).make_brain.config  # type: ignore[attr-defined]
+    assert config.degrade.levels is ours
+    assert config.burst.curbs is ours
+    assert config.admission.reserved == (0.25 if ours else 0.0)
+    assert config.admission.max_queued == 7

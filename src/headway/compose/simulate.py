@@ -69,7 +69,8 @@ def contender(name: str, config: BrainConfig | None = None, registry: Registry |
     """`lmetric`, `lmetric+queue`, `cache_aware+tuned`, `cache_aware+tuned+queue+sessions` or `clairvoyant`. Raises
     UnknownPolicy.
 
-    Baselines run as published: without our queue, and with no regard to sessions, unless they are named so.
+    Baselines run as published: without our queue and what goes with it (levels, bursts, a reserve), and with no regard
+    to sessions, unless they are named so.
     """
     config = config or BrainConfig()
     registry = registry or find()
@@ -90,14 +91,29 @@ def contender(name: str, config: BrainConfig | None = None, registry: Registry |
         hint = near(policy, registry.policies) or f"; there are {', '.join(sorted(registry.policies))}"
         raise UnknownPolicy(f"no policy is named {policy!r}{hint}")
     plugin = registry.policies[policy]
-    if alone == plain and not plugin.factory(plugin.config()).binds_late:
-        config = msgspec.structs.replace(config, affinity=AffinityConfig(enabled=False))
+    if not plugin.factory(plugin.config()).binds_late:
+        config = _published(config, alone != plain, alone.endswith(QUEUE))
     options = b""
     if policy != published:
         if policy not in TUNED:
             raise UnknownPolicy(f"{policy} has no tuned constants; these have: {', '.join(sorted(TUNED))}")
         options = msgspec.json.encode(TUNED[policy])
     return Contender(name, MakeBrain(policy, config, alone.endswith(QUEUE), options), moves=moves)
+
+
+def _published(config: BrainConfig, sessions: bool, queued: bool) -> BrainConfig:
+    """The brain of a baseline, with nothing of ours that it is not named after."""
+    replace = msgspec.structs.replace
+    if not sessions:
+        config = replace(config, affinity=AffinityConfig(enabled=False))
+    if queued:
+        return config
+    return replace(
+        config,
+        degrade=replace(config.degrade, levels=False),
+        burst=replace(config.burst, curbs=False),
+        admission=replace(config.admission, reserved=0.0),
+    )
 
 
 def contenders(names: Iterable[str], config: BrainConfig | None = None) -> tuple[Contender, ...]:
