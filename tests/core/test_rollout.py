@@ -1,5 +1,6 @@
 """A new version gets its share and no more, in whatever row of dispatches one looks at."""
 
+import itertools
 from collections.abc import Iterable
 
 import pytest
@@ -95,6 +96,26 @@ def test_a_dispatch_that_had_nowhere_else_to_go_leaves_no_debt() -> None:
     assert rollout.closed({OLD, NEW}, 100.0) == {NEW}
     rollout.sent(NEW, 100.0)
     assert rollout.newcomers[NEW].credit == 0.0
+
+
+def test_a_session_that_may_use_it_always_may() -> None:
+    rollout = begun()
+    may = [
+        [NEW not in rollout.closed({OLD, NEW}, 100.0 + 60.0 * minute, place / 100) for place in range(100)]
+        for minute in range(19)
+    ]
+    assert [sum(each) for each in may] == pytest.approx([5 * minute + 5 for minute in range(19)], abs=1)
+    for before, after in itertools.pairwise(may):
+        assert all(later for earlier, later in zip(before, after, strict=True) if earlier)
+
+
+def test_sessions_wait_for_no_credit_but_leave_none_to_others() -> None:
+    rollout = begun()
+    rollout.closed({OLD, NEW}, 100.0)
+    for _ in range(20):
+        assert NEW not in rollout.closed({OLD, NEW}, 100.0, 0.01)
+        rollout.sent(NEW, 100.0)
+    assert NEW in rollout.closed({OLD, NEW}, 100.0)
 
 
 @given(

@@ -1,5 +1,6 @@
 """Replicas that join, wake, restart, carry a new version, drain or leave: nobody floods them, and nobody is lost."""
 
+import itertools
 import random
 from collections import Counter
 
@@ -55,6 +56,22 @@ def test_and_five_percent_more_each_minute_until_it_may_have_all() -> None:
     assert serve(house, 200, prefix="s").count("n") == pytest.approx(100, abs=1)
     house.wait(10 * 60.0)
     assert serve(house, 50, prefix="t").count("n") == 50
+
+
+def test_no_session_goes_back_to_the_old_version() -> None:
+    """Whoever has gone to the new one stays; and there are the more of them the longer it is there."""
+    house = House(Fixed({"a": 1.0, "b": 1.0, "n": 1.0}, tolerance=0.1))
+    house.add("a", "b", version="1")
+    house.wait(600.0).add("n", version="2")
+    at_new: list[set[int]] = []
+    for minutes in (1.0, 4.0, 6.0, 12.0):
+        house.wait(60.0 * minutes)
+        went = [serve(house, 2, prefix=f"m{minute}s{n}-", session_key=f"session {n}") for n in range(150)]
+        assert all(first == second for first, second in went), "every turn of it goes to the same"
+        at_new.append({n for n, (where, _) in enumerate(went) if where == "n"})
+    for before, after in itertools.pairwise(at_new):
+        assert before <= after
+        assert len(before) < len(after)
 
 
 def test_a_rollout_can_be_at_once() -> None:

@@ -15,6 +15,9 @@ from hashlib import blake2b
 from headway.core.ids import ReplicaId
 
 _POINT_BYTES = 8
+CIRCLE = 2 ** (8 * _POINT_BYTES)
+"""Places on a ring."""
+
 _DIGEST_BYTES = 64
 """The most that blake2b yields at once: eight points."""
 

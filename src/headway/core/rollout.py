@@ -7,7 +7,11 @@ replica became usable.
 
 The share is kept by a credit: each dispatch of the model adds the share of that moment, each one to the new version
 takes 1, and it never holds more than 1. So in any row of dispatches, wherever it begins, the new version gets at most
-the sum of its shares and one more, and a version that was idle cannot save up for a flood. Times in seconds.
+the sum of its shares and one more, and a version that was idle cannot save up for a flood.
+
+Sessions would go to and fro between versions by that. So a session may use a new version if its place among all of
+them lies below the share: once it may it always may, for the share only grows, and its affinity decides whether it
+does. Its dispatches are charged like all, so that others leave room; it waits for no credit itself. Times in seconds.
 """
 
 from collections.abc import Iterable, Set
@@ -59,8 +63,9 @@ class Rollout:
             del self._seen[version]
             self.newcomers.pop(version, None)
 
-    def closed(self, usable: Set[str], at: float) -> frozenset[str]:
-        """Which versions may not be used for the next dispatch. `usable` are those that have a replica in use."""
+    def closed(self, usable: Set[str], at: float, place: float | None = None) -> frozenset[str]:
+        """Which versions may not be used for the next dispatch. `usable` are those that have a replica in use; `place`
+        of its session among all, from 0 to 1, None if it has none."""
         shut = []
         for version, newcomer in list(self.newcomers.items()):
             if newcomer.since is None and version in usable:
@@ -68,7 +73,7 @@ class Rollout:
             share = newcomer.share(self._per_minute, at)
             if share >= 1.0:
                 del self.newcomers[version]
-            elif newcomer.credit + share < 1.0:
+            elif newcomer.credit + share < 1.0 if place is None else place >= share:
                 shut.append(version)
         return frozenset(shut)
 

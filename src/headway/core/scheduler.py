@@ -18,7 +18,8 @@ from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Policy
 from headway.core.pool import FALLBACKS, Pool, context_limit, reason
 from headway.core.replica import ReplicaSpec
-from headway.core.request import Demand
+from headway.core.request import Demand, RequestInfo
+from headway.core.ring import CIRCLE, place
 from headway.core.standing import Replica
 from headway.core.variants import Variants
 from headway.core.view import Candidate, Decision, Forecast, ReplicaView
@@ -154,7 +155,7 @@ class Scheduler:
         if avoid is not None or at_least > pool.shortest > 0:
             views, exclusions = self._narrow(pool, views, exclusions, at_least, avoid)
         if pool.rollout.newcomers:
-            views, exclusions = self._ramped(pool, views, exclusions, at_least, avoid, at)
+            views, exclusions = self._ramped(pool, demand.request, views, exclusions, at_least, avoid, at)
         kept = None
         if demand.request.session_key and pool.affinity is not None:
             kept = pool.affinity.keeps(demand, views, refuses)
@@ -232,6 +233,7 @@ class Scheduler:
     def _ramped(
         self,
         pool: Pool,
+        request: RequestInfo,
         views: Sequence[ReplicaView],
         exclusions: dict[str, int],
         at_least: int,
@@ -239,7 +241,9 @@ class Scheduler:
         at: float,
     ) -> tuple[Sequence[ReplicaView], dict[str, int]]:
         """Without the new versions that have had their share, if there is anybody else for this request."""
-        closed = pool.rollout.closed({view.spec.version for view in pool.candidates}, at)
+        session = request.session_key
+        where = place(request.tenant, session) / CIRCLE if session else None
+        closed = pool.rollout.closed({view.spec.version for view in pool.candidates}, at, where)
         left = [view for view in views if view.spec.version not in closed]
         if not left:  # they may be all that was asked about, or all there is
             others = [view for view in pool.candidates if view.spec.version not in closed]
