@@ -66,7 +66,7 @@ def test_no_session_goes_back_to_the_old_version() -> None:
     at_new: list[set[int]] = []
     for minutes in (1.0, 4.0, 6.0, 12.0):
         house.wait(60.0 * minutes)
-        went = [serve(house, 2, prefix=f"m{minute}s{n}-", session_key=f"session {n}") for n in range(150)]
+        went = [serve(house, 2, prefix=f"m{minutes:g}s{n}-", session_key=f"session {n}") for n in range(150)]
         assert all(first == second for first, second in went), "every turn of it goes to the same"
         at_new.append({n for n, (where, _) in enumerate(went) if where == "n"})
     for before, after in itertools.pairwise(at_new):
