@@ -123,7 +123,7 @@ def unsigned(data: bytes) -> bytes:
 
 
 class Orders:
-    """Moves each request once, as soon as it has said something."""
+    """Moves each request once, as soon as it has said something and there is a target that takes nobody else."""
 
     def __init__(self, house: House) -> None:
         self.house = house
@@ -132,9 +132,11 @@ class Orders:
     def sent(self, seen: Seen) -> None:
         name = seen.request.get("x-request-id")
         if name.endswith("-0") and seen.wrote > 700 and name not in self.moved:
-            self.moved.add(name)
             request_id: Any = name.removesuffix("-0")
             move(self.house, request_id)
+            job = self.house.brain._jobs.get(request_id)
+            if job is not None and job.tries.made > 1:
+                self.moved.add(name)
 
 
 @pytest.mark.slow
@@ -155,8 +157,8 @@ async def test_a_cut_anywhere_in_a_move_is_not_noticed(house: House, who: str, w
         answer = await house.ask(body, COMPLETIONS, headers={"X-Cut": f"{who} {at} {way}"})
         assert unsigned(plain(answer.body) if stream else alike(answer.body)) == expected, (at, answer.error)
 
-    await gather_bounded(8, [one(at) for at in offsets])
-    assert results(house).count("begun") > len(offsets) / 12
+    await gather_bounded(3, [one(at) for at in offsets])
+    assert results(house).count("begun") > len(offsets) / 4
     assert results(house).count("failed_over") > len(offsets) / 12
 
 
