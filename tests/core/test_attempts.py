@@ -1,10 +1,10 @@
-"""Requests whose attempt came to nothing by no fault of their own wait for room; others never wait for a second try."""
+"""Requests whose attempt came to nothing wait for room, within the budget of retries; what may be overload does not."""
 
 import pytest
 
 from headway.core.commands import Abort, Command, Dispatch, Hold, Reject, Relay, SetTimer
 from headway.core.constants import AdmissionConfig, BrainConfig, RetryConfig, SchedulerConfig
-from headway.core.events import ReplicasChanged, RequestCancelled, TimerFired
+from headway.core.events import DrainAsked, ReplicasChanged, RequestCancelled, TimerFired
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
 from headway.core.view import Decision
@@ -85,11 +85,89 @@ def test_a_withdrawn_try_is_spared() -> None:
 
 
 @pytest.mark.parametrize("kind", [OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.BAD_RESPONSE])
-def test_what_an_engine_had_a_part_in_does_not_wait(kind: OutcomeKind) -> None:
+def test_one_that_an_engine_lost_waits_where_all_have_as_much_as_they_may(kind: OutcomeKind) -> None:
+    """A replica is killed, and the fleet is full: nothing of it was given to the client yet."""
     house = full()
-    out = house.end(f"{'x' if where(house, 'x-0') == 'r0' else 'y'}-0", kind, sent=True)
-    assert [reject.status for reject in only(out, Reject)] == [502]
+    lost, kept = ("x", "y") if where(house, "x-0") == "r0" else ("y", "x")
+    out = house.end(f"{lost}-0", kind, sent=True)
+    assert [hold.request_id for hold in only(out, Hold)] == [lost]
+    assert not only(out, Reject) + only(out, Dispatch), "not to where it was lost, though there is room"
+    assert house.brain._attempts._retries.in_flight == 1, "the budget counts those who wait for their retry"
+    assert sent_to(house.end(f"{kept}-0")) == "r1"
+    assert house.brain._attempts._retries.in_flight == 1
+    out = house.end(f"{lost}-1", kind, sent=True)
+    assert [reject.status for reject in only(out, Reject)] == [502], "two tries, as ever"
+    assert not house.brain._attempts._retries.in_flight
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.SERVER_ERROR, OutcomeKind.BACKPRESSURE, OutcomeKind.ENGINE_ABORT])
+def test_what_may_be_overload_does_not_wait(kind: OutcomeKind) -> None:
+    house = full()
+    out = house.end(f"{'x' if where(house, 'x-0') == 'r0' else 'y'}-0", kind, status=503, sent=True)
+    assert len(only(out, Reject) + only(out, Relay)) == 1
     assert not only(out, Hold)
+
+
+def test_a_stale_connection_costs_nothing_while_it_waits_either() -> None:
+    house = full()
+    lost, kept = ("x", "y") if where(house, "x-0") == "r0" else ("y", "x")
+    house.tell(DrainAsked(house.now, ReplicaId("r0")))
+    assert only(house.end(f"{lost}-0", OutcomeKind.STALE_CONNECTION, sent=True), Hold)
+    assert not house.brain._attempts._retries.in_flight
+    assert sent_to(house.end(f"{kept}-0")) == "r1"
+    assert house.brain._jobs[RequestId(lost)].tries.counted == 1
+
+
+def test_it_goes_back_to_where_it_was_lost_if_nobody_else_is_left() -> None:
+    house = full()
+    lost, kept = ("x", "y") if where(house, "x-0") == "r0" else ("y", "x")
+    house.end(f"{lost}-0", OutcomeKind.RESET, sent=True)
+    house.first(f"{kept}-0")
+    assert sent_to(house.tell(ReplicasChanged(house.now, (), (ReplicaId("r1"),)))) == "r0"
+
+
+@pytest.mark.parametrize("how", ["leaves", "expires"])
+def test_whoever_waits_for_a_retry_and_gives_up_gives_the_budget_back(how: str) -> None:
+    house = full()
+    lost = "x" if where(house, "x-0") == "r0" else "y"
+    house.end(f"{lost}-0", OutcomeKind.RESET, sent=True)
+    if how == "leaves":
+        house.tell(RequestCancelled(house.now, RequestId(lost)))
+    else:
+        house.wait(TIMEOUT_S).tell(TimerFired(house.now, "queue:m"))
+    assert lost not in house.brain._jobs
+    assert not house.brain._attempts._retries.in_flight
+
+
+def test_a_fleet_that_dies_makes_no_storm() -> None:
+    """Each of its replicas loses all it has; those that may be tried again are a fifth, and of them each once."""
+    config = BrainConfig(scheduler=SchedulerConfig(max_in_flight=10))
+    house = House(config=config)
+    house.add(*(f"r{n}" for n in range(10)))
+    running = [f"q{n}-0" for n in range(100)]
+    for n in range(100):
+        assert sent_to(house.ask(f"q{n}", fingerprint=n + 1))
+    sent = 100
+    while running:
+        again = house.end(running.pop(0), OutcomeKind.RESET, sent=True)
+        running += [each.attempt_id for each in only(again, Dispatch)]
+        sent += len(only(again, Dispatch))
+    assert sent <= 120
+    assert not house.brain._jobs
+    assert not house.brain._attempts._retries.in_flight
+
+
+def test_a_poison_that_waits_is_not_let_loose() -> None:
+    """Two clients send the same body; by the time the second fits again, it has killed two replicas."""
+    house = House(config=ONE_EACH)
+    house.add("r0", "r1", "r2")
+    for name, print_of in (("x", 7), ("y", 7), ("z", 9)):
+        house.ask(name, fingerprint=print_of)
+    out = house.end("x-0", OutcomeKind.RESET, sent=True)
+    assert [hold.request_id for hold in only(out, Hold)] == ["x"]
+    out = house.end("y-0", OutcomeKind.RESET, sent=True)
+    assert not only(out, Dispatch), "there is room for the other now"
+    assert [(r.request_id, r.code) for r in only(out, Reject)] == [("y", "quarantined"), ("x", "quarantined")]
 
 
 def test_it_waits_no_longer_than_one_that_has_just_come() -> None:

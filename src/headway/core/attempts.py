@@ -179,6 +179,7 @@ class Attempts:
     def end(self, job: Job, tokens: int | None = None) -> None:
         """A request has ended, however, after so many tokens of output; None if it was never served."""
         del self.jobs[job.request.id]
+        self._retries.ended(job.tries)
         self._admission.ended(job, tokens if tokens is not None else job.generated or None)
 
     def _goes_on(self, job: Job, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> bool:
@@ -225,7 +226,7 @@ class Attempts:
     ) -> bool:
         """Send it where it was not yet. If it fits nowhere, one that was withdrawn by us, or that no engine has seen,
         waits like others; any other goes where it costs least; if nobody good is left, to one that is not known to be
-        dead. False if there is nobody."""
+        dead; and if all who are well have as much as they may, it waits too. False if there is nobody."""
         self._scheduler.refresh(at, out)
         pool = self._scheduler.pools.get(job.request.model)
         if pool is None:
@@ -246,6 +247,11 @@ class Attempts:
         choice = choice or scheduler.choose(pool, demand, at, at_least, avoid, None)
         if choice is None and not healthy_only:
             choice = scheduler.insist(pool, demand, at, at_least, excluded)
+            if choice is None and self.holding.postpone(job, pool, at, out, False):
+                job.tries.spared = free
+                if not free:
+                    self._retries.waits(job.tries)
+                return True
         if choice is None:
             return False
         job.waits_from = at

@@ -72,7 +72,9 @@ class Brain:
         self._admission = Admission(self._fleet, config.admission, config.slo, config.pace, late)
         attempts = Attempts(self._fleet, self._scheduler, self._admission, Retries(config.retry), trackers)
         self._attempts, self._jobs = attempts, attempts.jobs
-        self._holding = Holding(self._scheduler, self._admission, self._jobs, attempts.dispatch, attempts.end)
+        self._holding = Holding(
+            self._scheduler, self._admission, self._jobs, attempts.dispatch, attempts.end, attempts.too_late
+        )
         self._relief = Relief(self._fleet.replicas, self._scheduler, self._admission, self._holding, config, chance)
         attempts.holding, attempts.relief = self._holding, self._relief
         self._migration = Migration(config.migration, self._fleet, self._scheduler, self._holding, attempts)

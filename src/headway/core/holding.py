@@ -15,6 +15,7 @@ from headway.core.entries import Choice, Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.pool import Pool, context_limit
 from headway.core.queue import HoldQueue, cost
+from headway.core.request import RequestInfo
 from headway.core.scheduler import Avoid, Scheduler
 from headway.core.standing import Replica
 from headway.core.view import HeldState, ReplicaView
@@ -28,7 +29,7 @@ _SOON_S = 0.001
 
 class Holding:
     """Lets requests go, or keeps them. `jobs` are all requests alive; those held stay in it. `end` is told of each that
-    ends here."""
+    ends here. `bars` says what has come to light against one while it waited."""
 
     def __init__(
         self,
@@ -37,12 +38,14 @@ class Holding:
         jobs: dict[RequestId, Job],
         send: Send,
         end: Callable[[Job], None],
+        bars: Callable[[RequestInfo, float], Reject | None],
     ) -> None:
         self._scheduler = scheduler
         self._admission = admission
         self._jobs = jobs
         self._send = send
         self._end = end
+        self._bars = bars
 
     def admit(self, job: Job, pool: Pool, at: float, out: list[Command]) -> None:
         """A request came: it goes, waits, or is refused because too many wait. Others may wait who are to go first;
@@ -130,11 +133,17 @@ class Holding:
                 break
             if job.part.peak >= too_big or (item.late and timely_waits) or admission.over_share(job, pool.replicas):
                 continue
-            choice = self.choose(job, pool, at, None, _with_warmest(among, job, pool))
+            avoid = self._elsewhere(job, pool) if job.tries.excluded else None
+            choice = self.choose(job, pool, at, avoid, _with_warmest(among, job, pool))
             if choice is None:
                 first = False
                 too_big = job.part.peak
                 timely_waits = timely_waits or not (item.late or job.request.id == queue.kept_for)
+                continue
+            barred = None if job.generated else self._bars(job.request, at)
+            if barred is not None:
+                queue.remove(job.request.id)
+                self._refuse(job, barred, out)
                 continue
             if not first:
                 queue.overtake(item.late)
@@ -216,18 +225,30 @@ class Holding:
         self._arm(pool, queue, at, out)
         return True
 
-    def postpone(self, job: Job, pool: Pool, at: float, out: list[Command]) -> bool:
-        """A request whose attempt came to nothing by no fault of its own waits, however many do, for as long as one
-        that has just come. False if there is nobody in `pool` that room could be made at, unless it was tried."""
-        tried = job.tries.excluded
-        if all(replica.spec.id in tried or not self._may_make_room(pool, replica, job) for replica in pool.replicas):
+    def postpone(self, job: Job, pool: Pool, at: float, out: list[Command], blameless: bool = True) -> bool:
+        """A request whose attempt came to nothing waits, however many do, for as long as one that has just come. False
+        if there is nobody in `pool` that room could be made at, unless it was tried. One that is `blameless` may go
+        back to where it was tried."""
+        if not self._untried(job, pool):
             return False
         queue = self._admission.queue(job.request)
-        job.attempt, job.waits_from, job.tries.excluded = None, at, ()
+        job.attempt, job.waits_from = None, at
+        if blameless:
+            job.tries.excluded = ()
         item = queue.push(job, at, self._admission.due(job, pool.candidates))
         out.append(Hold(job.request.id, queue.position(item), queue.wait_s(item)))
         self._arm(pool, queue, at, out)
         return True
+
+    def _untried(self, job: Job, pool: Pool) -> bool:
+        """Whether there is somebody whom it was not sent to, and at whom room could be made."""
+        tried = job.tries.excluded
+        return any(each.spec.id not in tried and self._may_make_room(pool, each, job) for each in pool.replicas)
+
+    def _elsewhere(self, job: Job, pool: Pool) -> Avoid | None:
+        """What keeps one that was lost from where it was, as long as there is anybody else."""
+        tried = job.tries.excluded
+        return (lambda replica_id, _why: "tried" if replica_id in tried else "") if self._untried(job, pool) else None
 
     @staticmethod
     def _may_make_room(pool: Pool, replica: Replica, job: Job) -> bool:

@@ -96,11 +96,16 @@ class Retries:
         if not free:
             tries.counted += 1
         if retry:
+            self.waits(tries)
+
+    def waits(self, tries: Tries) -> None:
+        """A try that counts is to come, and the budget has room for it: it is kept for it."""
+        if not tries.retrying:
             tries.retrying = True
             self.in_flight += 1
 
     def ended(self, tries: Tries) -> None:
-        """The attempt ended."""
+        """The attempt ended, or will not come."""
         if tries.retrying:
             tries.retrying = False
             self.in_flight -= 1
