@@ -5,8 +5,9 @@
     python benchmarks/staleness.py --data DIR --only conv-8-tight --ages 0.5,5 --seeds 4
 
 An age of A means: reports are A apart and A / 2 old when they come, so that what a decision rests on is A old on
-average and 1.5 A at most. Arrivals, truths and noise are the same for all ages and policies. DIR holds the traces
-(docs/workloads.md names the public sources).
+average and 1.5 A at most. How old a report is when it comes is known (a gateway knows when it asked), but for what the
+engine's gauges lag behind it, 20 ms; with `--untold` nothing is known of it. Arrivals, truths and noise are the same
+for all ages and policies. DIR holds the traces (docs/workloads.md names the public sources).
 """
 
 import argparse
@@ -33,9 +34,10 @@ PART = 0.5
 """Of a point's own duration: the finest reports cost more than the requests."""
 
 
-def aged(point: Point, age_s: float, seconds: float) -> Scenario:
+def aged(point: Point, age_s: float, seconds: float, untold: bool) -> Scenario:
     """The point with reports of this age."""
-    truth: Truth = msgspec.structs.replace(point.scenario.truth, scrape_interval_s=age_s, gauge_lag_s=age_s / 2)
+    late = {"gauge_lag_s": age_s / 2} if untold else {"report_delay_s": age_s / 2}
+    truth: Truth = msgspec.structs.replace(point.scenario.truth, scrape_interval_s=age_s, **late)
     return msgspec.structs.replace(point.scenario, truth=truth, warmup_s=seconds / 6)
 
 
@@ -49,7 +51,7 @@ def measured(point: Point, options: argparse.Namespace, began: float) -> dict[tu
     found: dict[tuple[str, float], list[RunResult]] = {}
     capacity = 0.0
     for age in options.ages:
-        scenario = aged(point, age, seconds)
+        scenario = aged(point, age, seconds, options.untold)
         plan = sweep.prepared(
             sweep.Sweep(scenario, load, field, (point.load,), options.seeds, seconds, capacity_rps=capacity)
         )
@@ -97,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ages", type=lambda text: [float(part) for part in text.split(",")], default=list(AGES))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--untold", action="store_true", help="the age of a report when it comes is not known")
     return parser
 
 

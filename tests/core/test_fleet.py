@@ -418,6 +418,25 @@ def test_an_answer_in_one_piece_is_presumed_to_progress() -> None:
     assert yard.view.context_tokens == 0.0
 
 
+def test_a_forecast_is_rebuilt_without_reports_and_between_those_that_come_seldom() -> None:
+    yard = Yard()
+    yard.open("r-0")
+    yard.first("r-0")
+
+    def moment(after: float) -> float:
+        yard.now += after
+        yard.grow("r-0", int(yard.now * 10.0))
+        return yard.replica.rebuilt_at
+
+    assert moment(0.6) == yard.now, "no report has ever come"
+    yard.now += 0.6
+    assert yard.report(interval_s=5.0)
+    told_at = yard.now
+    assert moment(0.6) == told_at, "a report may come any moment"
+    assert moment(0.6) == yard.now, "none did"
+    assert moment(0.4) == yard.now - 0.4, "just now"
+
+
 def test_step_times_are_learned_from_progress() -> None:
     yard = Yard()
     for name in ("r-0", "s-0"):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,12 +11,14 @@ from hypothesis import strategies as st
 from headway.compose.registry import find
 from headway.compose.simulate import MakeBrain
 from headway.core.brain import Brain
+from headway.core.commands import Command
+from headway.core.events import Event, SampleTaken
 from headway.sim.driver import Driver
 from headway.sim.measure import FAILED, OK, OPEN
 from headway.sim.prompt import prompts
 from headway.sim.replica import SimReplica
 from headway.sim.run import simulate
-from headway.sim.scenario import Fault, Scenario
+from headway.sim.scenario import Fault, Scenario, Truth
 from headway.sim.truth import grounds
 from headway.workload.results import RunResult
 from tests.sim.support import fleet, workload
@@ -113,3 +116,18 @@ def test_all_policies_see_the_same_arrivals_and_truth() -> None:
     one, two = (grounds(fleet(), 5) for _ in range(2))
     assert [g.model._decode for g in one] == [g.model._decode for g in two]  # type: ignore[attr-defined]
     assert len({g.model._decode for g in one}) == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("late", "age"), [({"gauge_lag_s": 0.5}, 0.0), ({"report_delay_s": 0.5}, 0.5)])
+def test_reports_are_as_old_as_the_scenario_says_and_only_a_delay_is_known(late: dict[str, float], age: float) -> None:
+    truth = Truth(**({"gauge_lag_s": 0.0} | late))
+    scenario, requests = msgspec.structs.replace(fleet(), truth=truth), workload().requests
+    replicas = [SimReplica(ground, truth, 0) for ground in grounds(scenario, 0)]
+    ages: set[float] = set()
+
+    def note(event: Event, _commands: list[Command]) -> None:
+        if isinstance(event, SampleTaken):
+            ages.add(round(event.at - event.sample.taken_at, 9))
+
+    Driver(MakeBrain("lmetric")(0), replicas, scenario, requests, prompts(requests), 0, note).play()
+    assert ages == {age}

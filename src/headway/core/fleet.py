@@ -278,7 +278,7 @@ class Fleet:
         if replica is None:
             return None
         self._learn_step(replica, at)
-        if at - replica.rebuilt_at < self.config.rebuild_s or replica.reporting(at):
+        if not replica.neglected(at, self.config.rebuild_s):
             return None
         self.rebuild(replica, at)
         self._renew(replica, at)
@@ -299,7 +299,7 @@ class Fleet:
                 self.prefix.correct(entry.replica_id, entry.predicted_hit, outcome.cached_tokens)
         if outcome.kind is _OK and not entry.request.stream:
             self._unseen.answered(replica, entry, outcome, at)
-        if at - replica.rebuilt_at >= self.config.rebuild_s and not replica.reporting(at):
+        if replica.neglected(at, self.config.rebuild_s):
             self.rebuild(replica, at)
         self.touch(replica)
         return replica

@@ -61,10 +61,13 @@ class Replica:
         self.window_tokens = 0
         self.window_prefilled = 0
 
-    def reporting(self, at: float) -> bool:
-        """Whether reports come, so that the next one will rebuild the forecast."""
-        sample = self.gauges.sample
-        return sample is not None and at - sample.taken_at < self.gauges.lasts_s
+    def neglected(self, at: float, rebuild_s: float) -> bool:
+        """Whether its forecast is to be rebuilt without waiting for the next report: none come, or too seldom."""
+        since, sample = at - self.rebuilt_at, self.gauges.sample
+        if since < rebuild_s:
+            return False
+        reports = sample is not None and at - sample.taken_at < self.gauges.lasts_s
+        return not reports or since >= 2.0 * rebuild_s
 
 
 class Viewing:

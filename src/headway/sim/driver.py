@@ -382,7 +382,7 @@ class Driver:
         truth = self._scenario.truth
         if replica.alive and not replica.silent:
             lag = truth.gauge_lag_s
-            self._push(at + lag, self._sample, replica.report(at, at + lag))
+            self._push(at + lag + truth.report_delay_s, self._sample, replica.report(at, at + lag))
         else:
             self._push(at + CONNECT_S, self._unprobed, replica)
         spread = truth.scrape_jitter * truth.scrape_interval_s

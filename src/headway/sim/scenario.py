@@ -40,14 +40,16 @@ class Truth(msgspec.Struct, frozen=True):
 
     `perturb`: decode and prefill speed of each replica are multiplied by factors drawn evenly from 1 +- perturb.
     `step_jitter`: deviation of the logarithm of step times (1 % was measured). `scrape_interval_s`, `scrape_jitter`
-    (fraction of it), `gauge_lag_s`: when reports are asked for, and how old what they say is. `bytes_per_token` and its
-    `byte_noise` (deviation of the logarithm, per piece of a prompt): the brain sees bytes, not tokens.
+    (fraction of it): when reports are asked for. `report_delay_s`: on their way to the brain, which it knows;
+    `gauge_lag_s`: how old what they say is already, which it does not. `bytes_per_token` and its `byte_noise`
+    (deviation of the logarithm, per piece of a prompt): the brain sees bytes, not tokens.
     """
 
     perturb: float = 0.0
     step_jitter: float = Jitter().relative
     scrape_interval_s: float = 0.5
     scrape_jitter: float = 0.1
+    report_delay_s: float = 0.0
     gauge_lag_s: float = 0.02
     bytes_per_token: float = 4.2
     byte_noise: float = 0.15
