@@ -28,12 +28,12 @@ def shared() -> Path:
 
 
 @pytest.fixture
-def run() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+def run() -> Callable[..., Any]:
     """Run a coroutine on a fresh uvloop, with a bound in time, and fail if it leaves tasks behind."""
 
-    def runner(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def runner(coroutine: Coroutine[Any, Any, Any], within_s: float = BOUND_S) -> Any:
         async def bounded() -> Any:
-            async with asyncio.timeout(BOUND_S):
+            async with asyncio.timeout(within_s):
                 result = await coroutine
             left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task() and not t.done()]
             assert not left, f"tasks left behind: {left}"

@@ -18,7 +18,7 @@ from headway.runtime.http import client
 from tests.observe.fakes import Log
 from tests.real.engines import Engine, EnginePair
 
-Run = Callable[[Any], Any]
+Run = Callable[..., Any]
 DIALECTS = {name: plugin.factory(None) for name, plugin in find([]).engines.items()}
 QUICK = ObserveConfig(interval_s=0.05, probe_interval_s=0.2, cards_interval_s=0.2)
 
@@ -88,7 +88,7 @@ def test_death_and_return_are_noticed(run: Run, pair: EnginePair) -> None:
             await _until(lambda: len(log.samples) > samples, 15.0)
             await observer.stop()
 
-    run(story())
+    run(story(), within_s=60.0 + pair.launcher.start_s)
 
 
 class streaming:  # noqa: N801 - reads as a word

@@ -105,7 +105,7 @@ class TestReports:
         gateway.start()
         try:
             gateway.wait_until_usable(1)
-            gateway.wait_for(lambda: gateway.view(pair.engines[0].url)["stale"])
+            gateway.wait_for(lambda: gateway.view(pair.engines[0].url)["sample_age_s"] > 3.0)
             with client_of(gateway.base_url) as sdk:
                 ask(sdk, pair.launcher)
             assert gateway.view(pair.engines[0].url)["sample_age_s"] < 1.0
