@@ -121,7 +121,7 @@ class Brain:
             panic,
             views,
             errors,
-            pools=self._relief.states(views, at),
+            pools=self._relief.states(views),
             held=self._holding.held(at, SHOWN),
             tenants=admission.tenancy.states(),
         )

@@ -50,7 +50,7 @@ class Spell:
 class Hopes:
     """What is measured of one queue. `turns` are its lines."""
 
-    __slots__ = ("_config", "_lines", "_looked_at", "_lost_at", "_pool", "_turns")
+    __slots__ = ("_came", "_config", "_lines", "_looked_at", "_lost", "_pool", "_turns")
 
     def __init__(self, config: AdmissionConfig, turns: Turns) -> None:
         self._config = config
@@ -58,14 +58,16 @@ class Hopes:
         self._looked_at = -math.inf
         self._pool: Spell | None = None
         self._lines: dict[tuple[int, str], Spell] = {}
-        self._lost_at: dict[int, float] = {}
+        self._came: dict[int, Spell] = {}
+        self._lost: dict[int, Spell] = {}
 
     # -- what happens ------------------------------------------------------------------------------------------
 
-    def waits(self, at: float) -> None:
-        """Somebody waits."""
+    def waits(self, item: Waiting, at: float) -> None:
+        """It came."""
         if self._pool is None:
             self._pool = Spell(at)
+        self._count(self._came, item, at)
 
     def released(self, item: Waiting) -> None:
         """It goes. The last of the late ones shows that its line is none to despair of; that all of them were given up
@@ -82,12 +84,14 @@ class Hopes:
 
     def lost(self, item: Waiting, at: float) -> None:
         """It was hopeless, and was told so."""
-        self._lost_at[item.job.request.tier] = at
+        self._count(self._lost, item, at)
 
     def emptied(self) -> None:
         """Nobody waits any more."""
         self._pool = None
         self._lines.clear()
+        self._came.clear()
+        self._lost.clear()
 
     # -- what follows ------------------------------------------------------------------------------------------
 
@@ -128,9 +132,20 @@ class Hopes:
         rank = self._turns.late_of(item.tier, item.tenant) + (not item.late)
         return self._wait_s(spell, rank, pace, at) > margin * (left - slack)
 
-    def hopeless(self, tier: int, at: float) -> bool:
-        """Whether somebody of this tier or a higher one was told so lately."""
-        return any(lost >= tier and at - then <= self._config.watch_s for lost, then in self._lost_at.items())
+    def share(self, tier: int) -> float:
+        """Which share of those of this tier or a higher one who came lately was told so."""
+        lost = sum(spell.count for each, spell in self._lost.items() if each >= tier)
+        came = sum(spell.count for each, spell in self._came.items() if each >= tier)
+        return min(1.0, lost / came) if lost else 0.0
+
+    def _count(self, spells: dict[int, Spell], item: Waiting, at: float) -> None:
+        """One more of its tier. What came and what was lost is forgotten at one pace, or it would be no share."""
+        tier = item.job.request.tier
+        for each in (self._came, self._lost):
+            if tier not in each:
+                each[tier] = Spell(at)
+            each[tier].forget(self._config.watch_s, at)
+        spells[tier].count += 1.0
 
     def _given_up(self, spell: Spell, late: Sorted, at: float) -> list[Waiting]:
         """Those of a line. Whoever is let go makes it better for those behind. Who has begun to speak stays."""

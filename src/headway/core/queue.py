@@ -99,7 +99,7 @@ class HoldQueue:
         self._items[request.id] = item
         self.bytes += request.body_bytes
         self.turns.add(item)
-        self._hopes.waits(at)
+        self._hopes.waits(item, at)
         insort(self._expiries, (expires, item.serial, item))
         if late:
             insort(self._late, (0.0, item.serial, item))
@@ -120,11 +120,10 @@ class HoldQueue:
         """How long it will wait at the recent pace, 0 while none is known."""
         return self.position(item) * self.pace_s
 
-    def wait_of(self, tier: int, at: float) -> float:
-        """How long one of this tier that comes now will wait at the recent pace; as long as it may, if some of its like
-        were just told that they would wait in vain."""
-        wait = self.turns.from_tier(tier) * self.pace_s
-        return max(wait, self._config.queue_timeout_s) if self._hopes.hopeless(tier, at) else wait
+    def wait_of(self, tier: int) -> float:
+        """How long one of this tier that comes now will wait at the recent pace. Whoever is told that it would wait in
+        vain counts as if it waited as long as it may: that it does not is no sign of ease."""
+        return max(self.turns.from_tier(tier) * self.pace_s, self._hopes.share(tier) * self._config.queue_timeout_s)
 
     @property
     def drain_s(self) -> float:
