@@ -44,6 +44,11 @@ def unsigned(data: bytes) -> bytes:
     return re.sub(rb',"system_fingerprint":null', b"", data)
 
 
+def ended(received: bytes) -> bool:
+    """Whether no more will come: of a stream, or of a refusal."""
+    return received.endswith(scripts.LAST_CHUNK) or b"content-length:" in received[:600]
+
+
 class Storm:
     """Disturbs every attempt at a random place, and counts what came of it."""
 
@@ -92,7 +97,7 @@ class Storm:
                     self.tally["client: left"] += 1
                     return
                 size = -1
-                while size < len(client.received) < leaves and not client.received.endswith(scripts.LAST_CHUNK):
+                while size < len(client.received) < leaves and not ended(client.received):
                     size = len(client.received)
                     await client.read_bytes(size + 1)
                 self.tally["client: left"] += 1

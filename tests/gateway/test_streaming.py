@@ -199,3 +199,27 @@ def test_a_stream_may_begin_with_that(quotes: bool, kind: OutcomeKind) -> None:
     boss.quotes = quotes
     stream(boss).feed(b"data: " + OOM + b"\n\n")
     assert boss.said == [("failed", kind)]
+
+
+ERROR = b'data: {"error":{"message":"dead","code":500}}\n\n'
+ABORT = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}\n\n'
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("bad", [ERROR, ABORT])
+@pytest.mark.parametrize("cut", [1, 20, len(event("a")) - 3])
+def test_what_ends_badly_within_its_first_words_is_whole_up_to_there(cut: int, bad: bytes, goes_on: bool) -> None:
+    """A moment after the role half an event is here; the rest of it comes with the bad news."""
+    boss = Boss()
+    boss.goes_on = goes_on
+    relay = stream(boss)
+    relay.feed(ROLE + event("a")[:cut])
+    relay.soon()
+    assert boss.given == ROLE
+    relay.feed(event("a")[cut:] + bad)
+    assert boss.given.startswith(ROLE + event("a"))
+    assert boss.given.count(event("a")) == 1
+    if goes_on or bad is ABORT:
+        assert boss.said[-1] in (("broken", OutcomeKind.IN_BAND_ERROR), ("broken", OutcomeKind.ENGINE_ABORT))
+    else:
+        assert boss.given == ROLE + event("a") + ERROR

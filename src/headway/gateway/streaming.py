@@ -138,7 +138,7 @@ class StreamRelay(Holding):
             self._aborted_early()
         elif scanner.error is not None and not self.outlet.body_sent:
             self._error_early()
-        elif scanner.error is not None and self._fails_over(self._take()):
+        elif scanner.error is not None and self._fails_over(self._take_line()):
             return
         elif scanner.first_content:
             self._content = True
@@ -169,7 +169,7 @@ class StreamRelay(Holding):
 
     def _aborted_early(self) -> None:
         if self.outlet.body_sent:
-            self._cut_at_abort(self._take())
+            self._cut_at_abort(self._take_line())
         else:
             self.boss.failed(OutcomeKind.ENGINE_ABORT, "the engine aborted the request")
 
@@ -209,6 +209,11 @@ class StreamRelay(Holding):
         self._release()
         detail = "the engine aborted the request"
         self.boss.broken(OutcomeKind.ENGINE_ABORT, detail, self.farewell(OutcomeKind.ENGINE_ABORT, detail))
+
+    def _take_line(self) -> bytes:
+        """All that is held, from the begin of an unfinished line on."""
+        line, self._line = self._line, b""
+        return line + self._take()
 
     def _whole_lines(self, data: bytes) -> bytes:
         """What of it, and of what is held, may pass."""
