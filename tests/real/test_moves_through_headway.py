@@ -25,6 +25,11 @@ CORRECT = {"logit_bias": tiny_scripts.favour(0)}
 EXACT_TOKENS = 3000 if vllm.ASKED_FOR else 650
 """llama.cpp computes a prompt and a step in slightly different ways: after more, a near tie falls otherwise, without
 Headway, too (docs/migration.md)."""
+LONG_TOKENS = 3000
+TRIES = 10  # a stream of 650 tokens may be over before anything can be done to it
+by_hand = pytest.mark.skipif(
+    not vllm.ASKED_FOR, reason="llama.cpp reads a prompt here hardly faster than it writes: long moves are given up"
+)
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +125,9 @@ def name_of(engine: Engine) -> str:
 
 def test_a_chat_is_moved(mover: Headway, pair: EnginePair, undisturbed: str) -> None:
     with client_of(mover.base_url) as sdk:
-        for attempt in range(20):  # on an idle machine it is over in half a second
-            name = f"chat-{attempt}"
-            client = begun(sdk, pair, EXACT_TOKENS, name)
-            told = asked_to_move(mover, name)
+        for attempt in range(TRIES):
+            client = begun(sdk, pair, EXACT_TOKENS, f"chat-{attempt}")
+            told = asked_to_move(mover, f"chat-{attempt}")
             assert ended(client, EXACT_TOKENS) == undisturbed
             if mover.metric("headway_attempts_total", outcome="migrated"):
                 break
@@ -141,28 +145,35 @@ def asked_to_move(headway: Headway, name: str) -> str:
 
 def test_a_chat_outlives_its_engine(mover: Headway, pair: EnginePair, undisturbed: str) -> None:
     with client_of(mover.base_url) as sdk:
-        with mover.only(pair.engines[1].url):
-            client = begun(sdk, pair, EXACT_TOKENS)
-        pair.engines[1].kill()
-        assert ended(client, EXACT_TOKENS) == undisturbed
+        for attempt in range(TRIES):
+            client = begun(sdk, pair, EXACT_TOKENS, f"chat-{attempt}")
+            busy = {view["spec"]["url"] for view in mover.views() if view["in_flight"]}
+            for engine in pair.engines:
+                if engine.url in busy:
+                    engine.kill()
+            assert ended(client, EXACT_TOKENS) == undisturbed
+            if mover.metric("headway_migrations_total", result="failed_over"):
+                break
+            pair.revive()
+            mover.wait_until_usable(len(pair.engines))
     assert mover.metric("headway_migrations_total", result="failed_over") == 1
-    assert mover.accounts()["ok"] == 1
+    assert mover.accounts()["ok"] == attempt + 1
 
 
-def test_the_command_moves_a_chat(mover: Headway, pair: EnginePair) -> None:
+@by_hand
+def test_the_command_moves_a_chat(mover: Headway, pair: EnginePair, undisturbed: str) -> None:
     one, other = map(name_of, pair.engines)
-    tokens = pair.launcher.long_tokens
     with client_of(mover.base_url) as sdk:
         with mover.only(pair.engines[0].url):
-            client = begun(sdk, pair, tokens)
+            client = begun(sdk, pair, LONG_TOKENS)
         told = command(mover, "migrate", "a-chat", "--to", other)
-        mover.wait_for(lambda: mover.view(pair.engines[0].url)["in_flight"] == 0)
-        ended(client, tokens)
+        assert ended(client, LONG_TOKENS) == undisturbed
     assert f"from {one} to {other}" in " ".join(told.split())
     assert mover.metric("headway_attempts_total", outcome="migrated") == 1
     assert mover.accounts()["ok"] == 1
 
 
+@by_hand
 def test_an_engine_is_emptied_sooner_with_moves_and_no_client_notices(pair: EnginePair, tmp_path: Path) -> None:
     """As many streams as it has places, and short requests meanwhile."""
     took_s = {}
@@ -170,14 +181,14 @@ def test_an_engine_is_emptied_sooner_with_moves_and_no_client_notices(pair: Engi
         with gateway(pair, tmp_path, settings) as headway:
             took_s[settings] = drained(headway, pair)
             moved = headway.metric("headway_attempts_total", outcome="migrated")
-        assert bool(moved) is bool(settings)
+        assert moved == (pair.launcher.slots if settings else 0)
     print(f"empty after {took_s['']} s without moves, {took_s[MOVES]} s with {moved:g}")  # noqa: T201
     assert took_s[MOVES] < took_s[""]
 
 
 def drained(headway: Headway, pair: EnginePair) -> float:
     """Seconds until the first engine was empty, as the command says it."""
-    full, tokens = pair.engines[0], pair.launcher.long_tokens
+    full, tokens = pair.engines[0], LONG_TOKENS
     with client_of(headway.base_url) as sdk, ThreadPoolExecutor(2) as pool:
         with headway.only(full.url):
             clients = [begun(sdk, pair, tokens, f"chat-{number}") for number in range(pair.launcher.slots)]
