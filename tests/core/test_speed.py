@@ -102,6 +102,18 @@ def test_noise_does_not_make_one_of_equals_the_fastest() -> None:
     assert shrunk < 0.03 * step_s(40, 40_000)
 
 
+@pytest.mark.parametrize(("factor", "alike"), [(1.0, True), (1.25, False)])
+def test_equals_are_told_apart_only_where_they_differ(factor: float, alike: bool) -> None:
+    """What noise makes of either is no reason to prefer it."""
+    model, rng, specs = SpeedModel(), random.Random(4), [replica("a"), replica("b")]
+    for spec, slower in zip(specs * 20, (1.0, factor) * 20, strict=True):
+        work(model, spec, rng, 4, slower)
+    a, b = (model.speed(spec) for spec in specs)
+    assert (a.prefill_tokens_per_s == b.prefill_tokens_per_s) is alike
+    assert (a.step_s(8, 8000) == b.step_s(8, 8000)) is alike
+    assert alike or a.prefill_tokens_per_s > 1.1 * b.prefill_tokens_per_s
+
+
 def test_f3_a_replica_ten_times_slower_is_found_out_in_a_few_steps() -> None:
     model, rng, slow, other = SpeedModel(), random.Random(4), replica("slow"), replica("other")
     for _ in range(100):

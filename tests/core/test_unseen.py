@@ -13,7 +13,7 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.request import Demand
 from headway.core.view import Decision
 from headway.policies import headroom
-from tests.core.house import House, entries, request
+from tests.core.house import House, entries, request, sent_to
 from tests.core.test_fleet import OUTLOOK, A, Yard
 
 CONFIG = FleetConfig()
@@ -263,3 +263,19 @@ def test_f3_slow_from_the_start() -> None:
 def test_equals_stay_equals() -> None:
     works = Works(0.02, 0.005, factor=1.0).run(80.0, 20.0)
     assert 0.8 < works.share(5.0, 20.0) < 1.2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equals_are_taken_alike_at_low_load_and_without_reports(seed: int) -> None:
+    """One request after the other: there is nothing to choose by but what is believed of their speeds."""
+    house, chance = House(headroom.PLUGIN.factory(headroom.PLUGIN.config()), seed=seed), random.Random(seed)
+    house.add("a", "b")
+    first = 0
+    for number in range(150):
+        prompt = chance.randint(50, 400)
+        asked = house.wait(1.0).ask(f"r{number}", prompt_tokens=prompt, prompt_bytes=4 * prompt, stream=False)
+        first += sent_to(asked) == "a"
+        house.wait((0.02 + prompt / 6000 + 0.7) * chance.lognormvariate(0.0, 0.05))
+        house.end(f"r{number}-0", output_tokens=60)
+    assert house.view("a").speed.learned
+    assert 50 < first < 100

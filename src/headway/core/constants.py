@@ -84,6 +84,7 @@ class SpeedConfig(msgspec.Struct, frozen=True):
     outlier: float = 3.0  # an observation counts as at most this multiple (at least this fraction) of the expected
     surprises: int = 4  # outliers of one sign in a row that are news (times the replicas, for a kind)
     alike: float = 1.5  # a replica this close to its kind leans on it as it is, an odder one on a multiple of it
+    same: float = 1.05  # a replica this close to its kind is taken for equal: who is chosen among equals is chance
     enough: int = 4  # observations of a kind from which its speeds count as learned
     max_kinds: int = 64
 

@@ -9,8 +9,9 @@ arrays. Residuals count relative to what the kind of replica is expected to need
 the same.
 
 What a replica has not shown itself is taken from its kind: its fit contains `shrink` pseudo-observations that agree
-with the fit of all replicas of its kind. Without it, noise makes one of several equals look fastest, and everything is
-sent there. The kind in turn leans on the prior (`ReplicaSpec.features`, else the defaults below).
+with the fit of all replicas of its kind. And one that is within `same` of its kind counts as equal to it. Without that,
+noise makes one of several equals look fastest, and everything is sent there. The kind in turn leans on the prior
+(`ReplicaSpec.features`, else the defaults below).
 
 A single outlier is clipped. Several of one sign in a row are news (a card that throttles, a prior that was wrong): the
 fit then starts anew from what it leans on, multiplied by how far off it was.
@@ -150,7 +151,8 @@ class _Kind:
         own.factor = 1.0 if 1.0 / alike < factor < alike else factor
         lean = self._config.shrink / (kind.weight + self._config.prior)
         own.solve([(v + w) * lean for v, w in zip(kind.xx, self._ridge(), strict=True)], kind.theta)
-        return own.theta
+        apart = own.predict(self._typical) / kind.predict(self._typical)
+        return kind.theta if 1.0 / self._config.same < apart < self._config.same else own.theta
 
     def usual(self, x: Vector) -> float:
         """Seconds that replicas of this kind need, never 0."""

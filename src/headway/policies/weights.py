@@ -4,9 +4,9 @@ import msgspec
 
 
 class HeadroomConfig(msgspec.Struct, frozen=True):
-    """`tolerance`: relative distance from the lowest cost within which chance decides (0: exact ties
-    only; sessions then stay where their prefix is). `crowded`: the used share of a
-    KV pool from which its memory counts."""
+    """`tolerance`: relative distance from the lowest cost within which chance decides: so much may the beliefs about
+    equals differ, as that of an idle one is older (more would cost sessions their prefix). `crowded`: the used share
+    of a KV pool from which its memory counts."""
 
-    tolerance: float = 0.0
+    tolerance: float = 0.01
     crowded: float = 0.8
