@@ -4,7 +4,8 @@ import pytest
 
 from headway.core.admission import Admission, expired
 from headway.core.commands import Command
-from headway.core.entries import Entry, Job, Tries
+from headway.core.entries import Job, Tries
+from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.memory import HORIZONS
@@ -98,7 +99,7 @@ def test_the_horizons_decide_where_the_cheap_bound_cannot() -> None:
     gate.open("r-0", 2000)
     growing = job("x", 100)
     growing.part = outlook(1.0, *[0.9] * (len(HORIZONS) - 2)).share(100.0)
-    growing.part.var[:] = [0.0] * len(HORIZONS)
+    growing.part.var = tuple(0.0 for _ in HORIZONS)
     growing.part.sigma_bound = 0.0
     gate.fleet.take_changed(0.0)
     view = gate.replica.view

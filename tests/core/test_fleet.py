@@ -6,7 +6,7 @@ import pytest
 
 from headway.core.commands import Command
 from headway.core.constants import FleetConfig
-from headway.core.entries import Entry
+from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.memory import HORIZONS
@@ -567,4 +567,4 @@ def test_hits_are_tokens_below_the_whole_prompt() -> None:
 def test_embeddings_hold_their_prompt_and_are_gone() -> None:
     expected = Yard().fleet.expect(request("r", generates=False), 0, {}, 10.0)
     assert (expected.demand.output_mean, expected.demand.output_limit) == (0.0, 0)
-    assert expected.part.mean[1:] == [0.0] * len(HORIZONS[1:])
+    assert expected.part.mean[1:] == (0.0,) * len(HORIZONS[1:])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from headway.core.constants import LedgerConfig
-from headway.core.entries import Entry
+from headway.core.entry import Entry
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.ledger import Account, Ledger
 from headway.core.memory import HORIZONS, Outlook

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.entries import Share
+from headway.core.entry import Share
 from headway.core.memory import CARE, HORIZONS, Curve, Outlook, Residual
 from tests.core.house import outlook
 
@@ -18,13 +18,13 @@ def exponential(mean: float) -> list[float]:
 
 def test_a_share_is_the_mean_and_variance_of_a_coin() -> None:
     part = outlook(1.0, 0.5).share(100.0)
-    assert part.mean[:3] == [100.0, (100 + HORIZONS[1]) / 2, 0.0]
-    assert part.var[:3] == [0.0, ((100 + HORIZONS[1]) / 2) ** 2, 0.0]
+    assert part.mean[:3] == (100.0, (100 + HORIZONS[1]) / 2, 0.0)
+    assert part.var[:3] == (0.0, ((100 + HORIZONS[1]) / 2) ** 2, 0.0)
     assert (part.peak, part.peak_var) == (max(part.mean), max(part.var))
 
 
 def test_sequences_grow_together() -> None:
-    assert outlook(*[1.0] * len(HORIZONS), sequences=3).share(10.0).mean == [10.0 + 3 * t for t in HORIZONS]
+    assert outlook(*[1.0] * len(HORIZONS), sequences=3).share(10.0).mean == tuple(10.0 + 3 * t for t in HORIZONS)
 
 
 shares = st.builds(
@@ -101,13 +101,14 @@ def test_deviations_of_many_add_as_squares() -> None:
     assert not curve.fits(part, 9999.0, 0.0, 2.0), "all of them are there now"
 
 
-NOTHING = Share([0.0] * len(HORIZONS), [0.0] * len(HORIZONS), 0.0, 0, 0.0, 0.0)
+ZEROS = (0.0,) * len(HORIZONS)
+NOTHING = Share(ZEROS, ZEROS, 0.0, 0, 0.0, 0.0)
 
 
 def uncertain(k: int) -> Curve:
     """A batch that may hold anything at one horizon (a deviation of 100 tokens), and nothing at the others."""
     curve = Curve()
-    curve.add(Share(NOTHING.mean, [1e4 * (i == k) for i in range(len(HORIZONS))], 1e6, 0, 0.0, 0.0))
+    curve.add(Share(ZEROS, tuple(1e4 * (i == k) for i in range(len(HORIZONS))), 1e6, 0, 0.0, 0.0))
     return curve
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.entries import Entry, Share
+from headway.core.entry import Entry, Share
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.memory import HORIZONS

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from headway.core.constants import FleetConfig
-from headway.core.entries import Entry
+from headway.core.entry import Entry
 from headway.core.ids import AttemptId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.request import Demand

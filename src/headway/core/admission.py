@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from headway.core.commands import Reject
 from headway.core.constants import AdmissionConfig, PaceConfig, SloConfig
-from headway.core.entries import Entry, Job
+from headway.core.entries import Job
+from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.pace import Pace

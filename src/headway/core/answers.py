@@ -4,7 +4,8 @@ next to nothing. What they tell is not here (`unseen`, `speed`)."""
 import math
 from collections import deque
 
-from headway.core.entries import Answered, Entry
+from headway.core.entries import Answered
+from headway.core.entry import Entry
 
 
 class Answers:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from headway.core.admission import Admission, expired
 from headway.core.commands import Command, Dispatch, Probe, Record, Reject, Relay, Settled
-from headway.core.entries import Choice, Entry, Expected, Job
+from headway.core.entries import Choice, Expected, Job
+from headway.core.entry import Entry
 from headway.core.events import AttemptFinished, FirstToken, Progress
 from headway.core.fleet import Fleet, spoken
 from headway.core.holding import Holding

@@ -13,7 +13,8 @@ from headway.core.admission import Admission
 from headway.core.attempts import Attempts
 from headway.core.commands import Abort, Command, Moved, Record, Reject
 from headway.core.constants import BrainConfig
-from headway.core.entries import PLAIN, Entry, Job, Plan, Tries
+from headway.core.entries import PLAIN, Job, Plan, Tries
+from headway.core.entry import Entry
 from headway.core.events import (
     AttemptFinished,
     DrainAsked,

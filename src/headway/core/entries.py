@@ -3,6 +3,7 @@ each other and change them in place.
 
 Only values live here, none with a rule of its own; each belongs to the room whose name is said. They are Structs, which
 are cheap to make and to read in plain Python, and must not be compiled: a Struct in compiled code loses its options.
+What is read far more often than it is made is a class of its own, which is compiled (`entry`).
 """
 
 import math
@@ -10,77 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headway.core.entry import Entry, Share
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.request import Demand, RequestInfo
 from headway.core.view import ReplicaView
-
-
-class Share(msgspec.Struct, gc=False):
-    """What one request adds to a curve: expected tokens and variance at each horizon, and what it holds if it lives:
-    `context` now, `sequences` more at each step. None of its means and deviations exceeds `mean_bound` and
-    `sigma_bound`: they decide most cases without a look at the horizons."""
-
-    mean: list[float]
-    var: list[float]
-    context: float
-    sequences: int
-    mean_bound: float
-    sigma_bound: float
-
-    @property
-    def peak(self) -> float:
-        """The largest mean."""
-        return max(self.mean)
-
-    @property
-    def peak_var(self) -> float:
-        """The largest variance."""
-        return max(self.var)
-
-
-class Entry(msgspec.Struct, gc=False):
-    """One attempt in flight (tokens, seconds).
-
-    `prompt` is the whole prompt, `hit` what is believed cached of it, `predicted_hit` the same before trust is
-    applied; `reserve` the expected total output, `limit` the most it can be (0: unknown). `started`: its prefill is
-    done or presumed done; `first_token_at` only when content was seen. `ahead`: uncached tokens that had to be
-    prefilled when it was sent, its own included. `demand` is what was believed of the request. `base`: output tokens of
-    earlier attempts that it goes on from; they are part of its `prompt`. Of those that are not streamed, `overdue_at`:
-    when it will have taken longer than hardly any; `prefilled_before`: what its replica had prefilled when it was sent.
-    """
-
-    attempt_id: AttemptId
-    request: RequestInfo
-    replica_id: ReplicaId
-    prompt: int
-    hit: int
-    predicted_hit: int
-    reserve: int
-    limit: int
-    share: Share
-    dispatched_at: float
-    heard_at: float
-    forecast_ttft_s: float
-    demand: Demand
-    ahead: int = 0
-    generated: int = 0
-    started: bool = False
-    first_token_at: float | None = None
-    aborting: bool = False
-    base: int = 0
-    overdue_at: float = math.inf
-    prefilled_before: int = 0
-
-    @property
-    def uncached(self) -> int:
-        """Prompt tokens to be prefilled."""
-        return self.prompt - self.hit
-
-    @property
-    def outstanding(self) -> int:
-        """Reserved tokens not generated yet."""
-        left = self.reserve - self.generated
-        return left if left > 0 else 0
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):

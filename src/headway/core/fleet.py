@@ -20,7 +20,8 @@ from headway.core.constants import (
     PrefixConfig,
     SpeedConfig,
 )
-from headway.core.entries import Entry, Expected, Job
+from headway.core.entries import Expected, Job
+from headway.core.entry import Entry
 from headway.core.health import Health
 from headway.core.ids import ReplicaId
 from headway.core.ledger import Account, Ledger
@@ -198,9 +199,9 @@ class Fleet:
             self._futures.clear()
             self._futures_at = at
         for entry in account.entries.values():
-            if not entry.request.stream:
+            if not entry.streams:
                 self._unseen.watch(replica, entry, step, at)
-            if self._foresees and entry.request.generates:
+            if self._foresees and entry.generates:
                 self._revise(entry, account)
         if self._foresees:
             account.curve.reset(entry.share for entry in account.entries.values())
@@ -211,7 +212,10 @@ class Fleet:
     def _revise(self, entry: Entry, account: Account) -> None:
         """Forecast the rest of one output. Outputs that have come equally far (but for a block, or 3 %) have one
         future, wherever they run; it is remembered for a moment."""
-        name, n = self.length.name(entry.request), entry.request.sequences
+        names, n = entry.names, entry.sequences
+        if not names[0]:
+            names = entry.names = self.length.names(entry.request)
+        name = self.length.closest(entry.request.model, names)
         generated, limit = (entry.base + entry.generated) // n, (entry.base + entry.limit) // n if entry.limit else 0
         generated = _rounded(generated - generated % self.memory.block_tokens)
         key = (name, generated, limit, n)
@@ -249,7 +253,7 @@ class Fleet:
         """An attempt was sent."""
         self._unseen.begin(replica, at)
         self.ledger.open(entry, at)
-        if not entry.request.stream:
+        if not entry.streams:
             self._unseen.sent(replica, entry, at)
         if entry.request.prefix_hashes:
             self.prefix.insert(replica.spec.id, entry.request.prefix_hashes)
@@ -260,7 +264,7 @@ class Fleet:
         replica = self.replicas.get(entry.replica_id)
         if replica is None:
             return None
-        whole = entry.request.stream and not entry.base  # who was moved here has been prefilled in two parts
+        whole = entry.streams and not entry.base  # who was moved here has been prefilled in two parts
         if entry.ahead >= self.config.prefill_tokens and at > entry.dispatched_at and whole:
             self.speed.observe_prefill(replica.spec, float(entry.ahead), at - entry.dispatched_at)
             replica.answers.prefill_told_at = at
@@ -297,7 +301,7 @@ class Fleet:
             replica.reports_cached = True  # zero means "not reported" until it once was something
             if outcome.prompt_tokens:
                 self.prefix.correct(entry.replica_id, entry.predicted_hit, outcome.cached_tokens)
-        if outcome.kind is _OK and not entry.request.stream:
+        if outcome.kind is _OK and not entry.streams:
             self._unseen.answered(replica, entry, outcome, at)
         if replica.neglected(at, self.config.rebuild_s):
             self.rebuild(replica, at)

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from headway.core.constants import LedgerConfig
-from headway.core.entries import Entry, Share, Since
+from headway.core.entries import Since
+from headway.core.entry import Entry, Share
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.memory import Curve
 
@@ -144,14 +145,14 @@ class Account:
         log = self._log
         while log and log[0][0] < moment:
             log.popleft()
-        sums = Since()
-        for _, context, in_flight, started, prefill, dispatched in log:
-            sums.context += context
-            sums.in_flight += in_flight
-            sums.started += started
-            sums.prefill += prefill
-            sums.dispatched += dispatched
-        return sums
+        context = in_flight = started = prefill = dispatched = 0
+        for _, c, i, s, p, d in log:
+            context += c
+            in_flight += i
+            started += s
+            prefill += p
+            dispatched += d
+        return Since(context, in_flight, started, prefill, dispatched)
 
 
 class Ledger:
@@ -197,21 +198,23 @@ class Ledger:
 
     def progress(self, counts: Sequence[tuple[AttemptId, int]], at: float) -> list[ReplicaId]:
         """Tokens generated so far, per attempt. Returns the replicas that advanced, in order of first mention."""
+        known, accounts = self.entries.get, self.accounts
         advanced: dict[ReplicaId, int] = {}
         for attempt_id, count in counts:
-            entry = self.entries.get(attempt_id)
+            entry = known(attempt_id)
             if entry is None:
                 self.ignored += 1
                 continue
             if entry.first_token_at is None:
                 self.first_token(attempt_id, at)
+            entry.heard_at = at
             tokens = count - entry.generated
             if tokens > 0:
-                self.accounts[entry.replica_id].grow(entry, tokens)
-                advanced[entry.replica_id] = advanced.get(entry.replica_id, 0) + tokens
-            entry.heard_at = at
+                replica_id = entry.replica_id
+                accounts[replica_id].grow(entry, tokens)
+                advanced[replica_id] = advanced.get(replica_id, 0) + tokens
         for replica_id, tokens in advanced.items():
-            self.accounts[replica_id].grown(at, tokens)
+            accounts[replica_id].grown(at, tokens)
         return list(advanced)
 
     def settle(self, attempt_id: AttemptId, at: float) -> Entry | None:

@@ -137,11 +137,19 @@ class LengthModel:
     def name(self, request: RequestInfo) -> str:
         """The closest thing whose outputs are known well enough to be asked about: tenant and template, template, or
         model."""
+        return self.closest(request.model, self.names(request)) if self._groups else request.model
+
+    def names(self, request: RequestInfo) -> tuple[str, str]:
+        """Of its template, and of its tenant with that template."""
+        hashes = request.prefix_hashes
+        template = f"{request.model}\x1f{hashes[0]:x}" if hashes else f"{request.model}\x1f"
+        return template, f"{template}\x1f{request.tenant}"
+
+    def closest(self, model: str, names: tuple[str, str]) -> str:
+        """The same as `name`, of one whose `names` are known."""
         groups = self._groups
-        if not groups:
-            return request.model
-        template, tenant = _names(request)
-        return tenant if tenant in groups else template if template in groups else request.model
+        template, tenant = names
+        return tenant if tenant in groups else template if template in groups else model
 
     def forecast(self, name: str, limit: int) -> tuple[float, float]:
         """Mean and sigma of the output tokens of a request about to run, cut off at `limit` (0 = none). `name`: see
@@ -168,7 +176,7 @@ class LengthModel:
         self.observe_output(request.model, tokens, censored)
         if tokens <= 0:
             return
-        template, tenant = _names(request)
+        template, tenant = self.names(request)
         self._observe_group(template, request.model, tokens, censored)
         if request.tenant:
             self._observe_group(tenant, template if template in self._groups else request.model, tokens, censored)
@@ -263,10 +271,3 @@ class LengthModel:
     def _fleet_law(self) -> Law:
         counts = self._fleet.counts
         return counts.current() or counts.rebuild(self._prior, self._config.shrink)
-
-
-def _names(request: RequestInfo) -> tuple[str, str]:
-    """Of its template, and of its tenant with that template."""
-    hashes = request.prefix_hashes
-    template = f"{request.model}\x1f{hashes[0]:x}" if hashes else f"{request.model}\x1f"
-    return template, f"{template}\x1f{request.tenant}"

@@ -8,7 +8,7 @@ taken away without walking the batch. What is *not* here: who holds what (ledger
 import math
 from collections.abc import Iterable, Sequence
 
-from headway.core.entries import Share
+from headway.core.entry import Octet, Share
 
 HORIZONS = (0, 10, 30, 100, 280, 700, 1750, 4300)
 """Decode steps ahead at which use is forecast. Roughly geometric: the peak of a batch is flat, and eight points miss
@@ -18,35 +18,46 @@ CARE = (1.0, 1.0, 1.0, 0.8, 0.73, 0.73, 0.73, 0.73)
 """The part of `z` that counts at each horizon. What may happen within a second cannot be helped any more, by holding
 back whoever comes next; what may happen in half a minute can."""
 
-_ZEROS = [0.0] * len(HORIZONS)
+_ZEROS: Octet = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def _sum(a: list[float], b: list[float]) -> list[float]:
+def _sum(a: Octet, b: Octet) -> Octet:
     """By horizon. Unrolled, as all that each request pays for here: a loop takes two to three times as long."""
     a0, a1, a2, a3, a4, a5, a6, a7 = a
     b0, b1, b2, b3, b4, b5, b6, b7 = b
-    return [a0 + b0, a1 + b1, a2 + b2, a3 + b3, a4 + b4, a5 + b5, a6 + b6, a7 + b7]
+    return (a0 + b0, a1 + b1, a2 + b2, a3 + b3, a4 + b4, a5 + b5, a6 + b6, a7 + b7)
 
 
-def _difference(a: list[float], b: list[float]) -> list[float]:
+def _difference(a: Octet, b: Octet) -> Octet:
     a0, a1, a2, a3, a4, a5, a6, a7 = a
     b0, b1, b2, b3, b4, b5, b6, b7 = b
-    return [a0 - b0, a1 - b1, a2 - b2, a3 - b3, a4 - b4, a5 - b5, a6 - b6, a7 - b7]
+    return (a0 - b0, a1 - b1, a2 - b2, a3 - b3, a4 - b4, a5 - b5, a6 - b6, a7 - b7)
+
+
+def _octet(values: Sequence[float]) -> Octet:
+    a, b, c, d, e, f, g, h = values
+    return (a, b, c, d, e, f, g, h)
 
 
 class Outlook:
-    """A survival per horizon, prepared so that the shares of many requests can be made from it cheaply."""
+    """A survival per horizon, prepared so that the shares of many requests can be made from it cheaply.
 
-    __slots__ = ("_growth", "_points", "_sequences", "_spread", "_spread_growth")
+    `_alive` is the survival, `_ahead` what is generated up to a horizon, `_grown` the product of both.
+    """
+
+    __slots__ = ("_ahead", "_alive", "_grown", "_growth", "_sequences", "_spread", "_spread_growth")
 
     def __init__(self, survival: Sequence[float], sequences: int = 1) -> None:
         ahead = [float(sequences * step) for step in HORIZONS]
         spreads = [math.sqrt(s * (1.0 - s)) for s in survival]
+        grown = [s * g for s, g in zip(survival, ahead, strict=True)]
         self._sequences = sequences
-        self._points = [(s, s * grown, grown) for s, grown in zip(survival, ahead, strict=True)]
-        self._growth = max(expected for _, expected, _ in self._points)
+        self._alive = _octet(survival)
+        self._ahead = _octet(ahead)
+        self._grown = _octet(grown)
+        self._growth = max(grown)
         self._spread = max(spreads)
-        self._spread_growth = max(d * grown for d, grown in zip(spreads, ahead, strict=True))
+        self._spread_growth = max([d * g for d, g in zip(spreads, ahead, strict=True)])
 
     def share(self, context: float) -> Share:
         """The share of a request that holds `context` tokens now.
@@ -55,15 +66,16 @@ class Outlook:
         `h^2 S (1 - S)`.
         """
         c = context
-        (s0, e0, g0), (s1, e1, g1), (s2, e2, g2), (s3, e3, g3), *rest = self._points
-        (s4, e4, g4), (s5, e5, g5), (s6, e6, g6), (s7, e7, g7) = rest
+        s0, s1, s2, s3, s4, s5, s6, s7 = self._alive
+        e0, e1, e2, e3, e4, e5, e6, e7 = self._grown
+        g0, g1, g2, g3, g4, g5, g6, g7 = self._ahead
         m0, m1, m2, m3 = c * s0 + e0, c * s1 + e1, c * s2 + e2, c * s3 + e3
         m4, m5, m6, m7 = c * s4 + e4, c * s5 + e5, c * s6 + e6, c * s7 + e7
         v0, v1, v2, v3 = m0 * (c + g0 - m0), m1 * (c + g1 - m1), m2 * (c + g2 - m2), m3 * (c + g3 - m3)
         v4, v5, v6, v7 = m4 * (c + g4 - m4), m5 * (c + g5 - m5), m6 * (c + g6 - m6), m7 * (c + g7 - m7)
         return Share(
-            [m0, m1, m2, m3, m4, m5, m6, m7],
-            [v0, v1, v2, v3, v4, v5, v6, v7],
+            (m0, m1, m2, m3, m4, m5, m6, m7),
+            (v0, v1, v2, v3, v4, v5, v6, v7),
             c,
             self._sequences,
             c + self._growth,
@@ -78,13 +90,15 @@ class Curve:
     requests the first is less; for a few huge prompts, whose deviation is as large as they are, the second.)
     """
 
-    __slots__ = ("_context", "_sequences", "mean", "var")
+    __slots__ = ("_context", "_peak", "_peak_z", "_sequences", "mean", "var")
 
     def __init__(self) -> None:
-        self.mean = _ZEROS
-        self.var = _ZEROS
+        self.mean: Octet = _ZEROS
+        self.var: Octet = _ZEROS
         self._context = 0.0
         self._sequences = 0
+        self._peak = (0.0, 0.0)
+        self._peak_z = 0.0  # the peak is known for this z; -1: it is not
 
     def add(self, part: Share) -> None:
         """A request joins."""
@@ -92,6 +106,7 @@ class Curve:
         self.var = _sum(self.var, part.var)
         self._context += part.context
         self._sequences += part.sequences
+        self._peak_z = -1.0
 
     def subtract(self, part: Share) -> None:
         """A request leaves with exactly what it added. Rounding residue is the caller's to clear (`reset`)."""
@@ -99,42 +114,48 @@ class Curve:
         self.var = _difference(self.var, part.var)
         self._context -= part.context
         self._sequences -= part.sequences
+        self._peak_z = -1.0
 
     def reset(self, parts: Iterable[Share] = ()) -> None:
         """Start again from these shares only."""
-        self.mean = _ZEROS
-        self.var = _ZEROS
-        self._context = 0.0
-        self._sequences = 0
+        m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = context = 0.0
+        v0 = v1 = v2 = v3 = v4 = v5 = v6 = v7 = 0.0
+        sequences = 0
         for part in parts:
-            self.add(part)
+            a, b, c, d, e, f, g, h = part.mean
+            m0, m1, m2, m3, m4, m5, m6, m7 = m0 + a, m1 + b, m2 + c, m3 + d, m4 + e, m5 + f, m6 + g, m7 + h
+            a, b, c, d, e, f, g, h = part.var
+            v0, v1, v2, v3, v4, v5, v6, v7 = v0 + a, v1 + b, v2 + c, v3 + d, v4 + e, v5 + f, v6 + g, v7 + h
+            context += part.context
+            sequences += part.sequences
+        self.mean = (m0, m1, m2, m3, m4, m5, m6, m7)
+        self.var = (v0, v1, v2, v3, v4, v5, v6, v7)
+        self._context, self._sequences = context, sequences
+        self._peak_z = -1.0
 
     def peak(self, z: float) -> tuple[float, float]:
         """The largest mean, and the variance that makes `mean + z sigma` the largest reach.
 
-        The two may belong to different horizons (now for the mean, much later for the deviation).
+        The two may belong to different horizons (now for the mean, much later for the deviation). Remembered: a view is
+        made anew more often than a batch changes.
         """
-        worst, at, sqrt = 0.0, 0, math.sqrt
-        try:
-            for step, reach, var, care in zip(HORIZONS, self.mean, self.var, CARE):  # noqa: B905 equal by construction
-                reach += z * care * sqrt(var)
-                if reach > worst:
-                    worst, at = reach, step
-        except ValueError:  # the square root of a rounding residue
-            worst = self._worst(z)
-        if worst > self._context + at * self._sequences:
-            worst = self._worst(z)
+        if z != self._peak_z:
+            self._peak, self._peak_z = self._find_peak(z), z
+        return self._peak
+
+    def _find_peak(self, z: float) -> tuple[float, float]:
+        worst, context, sequences, sqrt = 0.0, self._context, self._sequences, math.sqrt
+        for step, mean, var, care in zip(HORIZONS, self.mean, self.var, CARE):  # noqa: B905 equal by construction
+            reach = mean + z * care * sqrt(var) if var > 0.0 else mean  # a rounding residue may be below 0
+            if reach > worst:
+                most = context + step * sequences
+                if reach <= most:
+                    worst = reach
+                elif most > worst:
+                    worst = most
         top = max(self.mean)
         sigma = (worst - top) / z if worst > top and z > 0.0 else 0.0
         return top, sigma * sigma
-
-    def _worst(self, z: float) -> float:
-        """The largest reach, where more than all can hold would be, or variances have fallen below zero."""
-        worst = 0.0
-        for step, mean, var, care in zip(HORIZONS, self.mean, self.var, CARE):  # noqa: B905 equal by construction
-            reach = mean + z * care * math.sqrt(max(0.0, var))
-            worst = max(worst, min(reach, self._context + step * self._sequences))
-        return worst
 
     def fits(self, part: Share, room: float, extra_var: float, z: float) -> bool:
         """Whether the reach with this request stays within `room` tokens at every horizon.

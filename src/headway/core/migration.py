@@ -14,7 +14,8 @@ import enum
 from headway.core.attempts import Attempts
 from headway.core.commands import Command, Evict, Migrate, Moved, Record, Reject
 from headway.core.constants import MigrationConfig
-from headway.core.entries import Choice, Entry, Expected, Job, Move, Plan
+from headway.core.entries import Choice, Expected, Job, Move, Plan
+from headway.core.entry import Entry
 from headway.core.fleet import Fleet, spoken
 from headway.core.holding import Holding
 from headway.core.ids import AttemptId, ReplicaId

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Sequence
 
 from headway.core.commands import Command, SetTimer
 from headway.core.constants import MigrationConfig, SloConfig
-from headway.core.entries import Entry, Plan
+from headway.core.entries import Plan
+from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.freeness import SCARCE, freeness
 from headway.core.holding import Holding

@@ -6,7 +6,7 @@ the near ones count, for a move that is made now relieves the next seconds.
 
 import math
 
-from headway.core.entries import Entry, Share
+from headway.core.entry import Entry, Share
 from headway.core.fleet import Fleet
 from headway.core.memory import HORIZONS
 from headway.core.standing import Replica

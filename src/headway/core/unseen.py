@@ -7,7 +7,8 @@ answers it had begun are there. Where streams tell how long a step, or a prefill
 """
 
 from headway.core.constants import FleetConfig
-from headway.core.entries import Answered, Entry
+from headway.core.entries import Answered
+from headway.core.entry import Entry
 from headway.core.outcome import Outcome
 from headway.core.speed import SpeedModel
 from headway.core.standing import Replica

@@ -6,6 +6,7 @@ scheduling: Waldspurger and Weihl, 1995); the least is next. Who comes back afte
 """
 
 from collections.abc import Sequence
+from math import inf
 
 import msgspec
 
@@ -50,13 +51,20 @@ class RoundRobin:
         """Takes the turn as well: the scheduler picks the least cost, and only one is 0."""
         turns = self._turns(demand.request.model)
         present, times = turns.present, turns.times
-        due = [max(times.get(view.spec.id, present), present) for view in views]
-        turn = min(range(len(views)), key=lambda k: (due[k], views[k].spec.id))
-        turns.present = due[turn]
-        times[views[turn].spec.id] = due[turn] + 1.0 / views[turn].spec.weight
+        due: list[float] = []
+        turn, least, name = 0, inf, ""
+        for k, view in enumerate(views):
+            replica = view.spec.id
+            at = times.get(replica, present)
+            at = at if at > present else present
+            due.append(at)
+            if at < least or (at == least and replica < name):
+                turn, least, name = k, at, replica
+        turns.present = least
+        times[views[turn].spec.id] = least + 1.0 / views[turn].spec.weight
         if len(times) > 2 * len(views) + 16:  # most of them are long gone
             turns.times = {view.spec.id: times[view.spec.id] for view in views if view.spec.id in times}
-        return [(0.0 if k == turn else 1.0 + at - turns.present,) for k, at in enumerate(due)]
+        return [(0.0 if k == turn else 1.0 + at - least,) for k, at in enumerate(due)]
 
     def _turns(self, model: str) -> _Turns:
         turns = self._models.pop(model, None)

@@ -44,9 +44,14 @@ class SimReplica:
     @property
     def totals(self) -> tuple[int, int, int, int]:
         """Preemptions, recomputed tokens, prompt tokens looked up in the prefix cache, and found there."""
+        preemptions, recomputed, queries, hits = self._gone
         engine = self.engine
-        now = (engine.preemptions, engine.recomputed, engine.queries, engine.hits)
-        return tuple(map(sum, zip(self._gone, now, strict=True)))  # type: ignore[return-value]
+        return (
+            preemptions + engine.preemptions,
+            recomputed + engine.recomputed,
+            queries + engine.queries,
+            hits + engine.hits,
+        )
 
     def enters(self, prompt_tokens: int, at: float) -> float:
         """When a request sent now reaches the engine's queue: its server takes them one after another."""
@@ -101,7 +106,7 @@ class SimReplica:
     def progress(self, at: float) -> list[tuple[AttemptId, int]]:
         """Tokens said so far, of everyone who decodes."""
         step = self.engine.steps_at(at)
-        return [(AttemptId(job.id), job.tokens(step)) for job in self.engine.running if job.since >= 0]
+        return [(name, job.generated + step - job.since) for name, job in self.jobs.items() if job.since >= 0]
 
     def kv_usage(self, at: float) -> float:
         """Used fraction of the pool."""
