@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from headway.core.commands import Command, Dispatch, Hold, Reject, SetTimer
-from headway.core.constants import AdmissionConfig, BrainConfig, PaceConfig, SpeedConfig
+from headway.core.constants import AdmissionConfig, BrainConfig, MigrationConfig, PaceConfig, SpeedConfig
 from headway.core.events import DrainAsked, ProbeSucceeded, ReplicasChanged, RequestCancelled, TimerFired
 from headway.core.ids import ReplicaId, RequestId
+from headway.core.outcome import OutcomeKind
 from headway.core.plugin import Chance
 from headway.core.request import Demand
 from headway.core.view import ReplicaView
@@ -200,6 +201,28 @@ def test_a_prompt_waits_for_its_turn_and_a_timer_lets_it_go() -> None:
     assert released(house.tell(TimerFired(house.now, "queue:m"))) == ["s"]
 
 
+def test_what_is_urgent_is_not_paced() -> None:
+    house = paced("a", target=1.0)
+    assert sent_to(house.ask("r", prompt_tokens=500)) == A
+    assert only(house.ask("s", prompt_tokens=500), Hold)
+    assert sent_to(house.ask("t", prompt_tokens=500, tier=1)) == A
+
+
+def test_whose_replica_died_is_not_paced() -> None:
+    config = BrainConfig(
+        pace=PaceConfig(burst_s=0.1, target=1.0), speed=SpeedConfig(enough=0), migration=MigrationConfig(enabled=True)
+    )
+    house = House(Priced(a=0.0, b=1.0), config)
+    house.add("a", "b", features=paced_features(), kv_capacity_tokens=100_000)
+    assert sent_to(house.ask("r", prompt_tokens=2000, resumable=True)) == A
+    house.first("r-0")
+    assert sent_to(house.ask("s", prompt_tokens=2000)) == "b", "nobody is to be protected there"
+    assert only(house.ask("t", prompt_tokens=2000), Hold), "both are to have a rest"
+    end = house.end("r-0", OutcomeKind.TRUNCATED, committed=True, sent=True, output_tokens=5, resumable=True)
+    sent = only(end, Dispatch)[0]
+    assert (sent.request_id, sent.replica_id, sent.resumes) == ("r", "b", True)
+
+
 def test_a_timer_is_never_set_for_now() -> None:
     house = paced("a", target=1.0)
     house.ask("r", prompt_tokens=101)
@@ -308,6 +331,10 @@ class TestKept:
         assert decision(commands).exclusions == {"kept": 1}
         assert only(ask(house, "u", 150), Dispatch)[0].replica_id == "c"
         assert kept(house) == ("a", "big"), "one only, however many overtake it"
+
+    def test_not_from_those_who_matter_more(self) -> None:
+        house = outrun("a", "b", "c")
+        assert sent_to(ask(house, "t", 100, tier=1)) == "a"
 
     def test_the_one_with_the_most_headroom_is_kept(self) -> None:
         house = outrun("a", "b", "c")

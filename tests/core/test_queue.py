@@ -245,3 +245,54 @@ def test_nobody_is_lost_and_the_order_holds(steps: list[tuple[str, float]], by_n
 @pytest.mark.parametrize("count", [1, 40])
 def test_due_stops_at_the_first_that_has_time(count: int) -> None:
     assert len(filled(count).due(30.0)) == 1
+
+
+class TestBegun:
+    """Who was with an engine already: taken away from it, or left over by one that died."""
+
+    @staticmethod
+    def begun(name: str, **facts: object) -> Job:
+        found = job(name, **facts)
+        found.generated = 7
+        return found
+
+    def test_whoever_waits_in_the_middle_of_an_answer_goes_before_its_like(self) -> None:
+        queue = ordered()
+        queue.push(job("a"), 5.0, 6.0)
+        queue.push(self.begun("b"), 5.0, 5.0)
+        queue.push(job("late"), 5.0, 4.0)
+        queue.push(job("high", tier=1), 5.0, 9.0)
+        queue.push(self.begun("c"), 5.0, 5.0)
+        assert names(queue) == ["high", "b", "c", "a", "late"]
+
+    def test_it_is_never_late(self) -> None:
+        queue = ordered(rise_s=0.0)
+        queue.push(self.begun("b"), 5.0, 5.0)
+        queue.push(job("a"), 5.0, 6.0)
+        assert [item.late for item in queue.within_reach(20.0)] == [False, True]
+        queue.remove(RequestId("b"))
+        queue.remove(RequestId("a"))
+        assert not queue
+
+    def test_they_are_counted(self) -> None:
+        queue = ordered()
+        recalled = job("r")
+        recalled.evictions = 1
+        for each in (job("a"), self.begun("b"), recalled):
+            queue.push(each, 0.0)
+        assert queue.returned == 2
+        queue.release(RequestId("b"), 0.0)
+        queue.remove(RequestId("a"))
+        assert queue.returned == 1
+        queue.remove(RequestId("r"))
+        assert queue.returned == 0
+
+
+def test_what_is_kept_is_kept_from_those_who_matter_no_more() -> None:
+    queue = filled(2)
+    assert queue.kept_from(request("x")) == ""
+    queue.kept, queue.kept_for = ReplicaId("a"), RequestId("r0")
+    assert queue.kept_from(request("x")) == "a"
+    assert queue.kept_from(request("r0")) == ""
+    assert queue.kept_from(request("x", tier=1)) == ""
+    assert queue.kept_from(request("x", tier=-1)) == "a"

@@ -94,10 +94,10 @@ def test_one_less_and_one_more_are_as_if_it_were_so(
     shares = [entry.share for entry in Pool(*batch).entries]
     joining = outlook(*other[1]).share(float(other[0]))
     strain = Pool(*batch).strain()
-    assert strain.overflow(without=shares[0]) == pytest.approx(brute(shares[1:], near(5.0)), abs=1e-6)
+    assert strain.overflow(without=shares[:1]) == pytest.approx(brute(shares[1:], near(5.0)), abs=1e-6)
     assert strain.overflow(more=joining) == pytest.approx(brute([*shares, joining], near(5.0)), abs=1e-9)
     swapped = brute([*shares[1:], joining], near(5.0))
-    assert strain.overflow(without=shares[0], more=joining) == pytest.approx(swapped, abs=1e-6)
+    assert strain.overflow(without=shares[:1], more=joining) == pytest.approx(swapped, abs=1e-6)
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_while_there_is_room_everybody_who_comes_makes_it_worse(
     alone = strain.overflow()
     assert 0.0 <= alone <= 1.0
     if alone <= 0.5:
-        assert strain.overflow(without=pool.entries[0].share) <= alone <= strain.overflow(more=joining)
+        assert strain.overflow(without=[pool.entries[0].share]) <= alone <= strain.overflow(more=joining)
 
 
 @pytest.mark.slow

@@ -656,6 +656,7 @@ def test_rejects(run: Run) -> None:
         ("replica_gone", OutcomeKind.RESET),
         ("replica_removed", OutcomeKind.CANCELLED),
         ("replica_asleep", OutcomeKind.CANCELLED),
+        ("recalled", OutcomeKind.CANCELLED),
     ],
 )
 def test_an_aborted_attempt_is_retried_or_cut(run: Run, reason: str, kind: OutcomeKind) -> None:

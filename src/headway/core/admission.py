@@ -150,12 +150,17 @@ class Admission:
     def refuses(self, job: Job, view: ReplicaView, at: float) -> str:
         """Why a replica should not have the request now, empty if it may."""
         demand, pace = job.demand, self.pace
-        if pace is not None:
+        if pace is not None and not unpaced(job):
             hit = demand.hits.get(view.spec.id, 0)
             if not pace.open(demand.request.model, view, demand.prompt_tokens, hit, at):
                 return "paced"
-        holds = self.config.hold or job.generated  # who was evicted must not be sent into the same straits at once
+        # who was taken away from an engine must not be sent into the same straits at once, nor overtaken while it waits
+        holds = self.config.hold or job.generated or job.evictions or self._returned(job.request.model)
         return "no_headroom" if holds and not self.fits(job, view, at) else ""
+
+    def _returned(self, model: str) -> bool:
+        """Whether anybody waits who was taken away from an engine."""
+        return any(queue.returned for queue in self._lanes.get(model, ()))
 
     def infeasible(self, request: RequestInfo, at_least: int, longest: int) -> Reject | None:
         """A refusal if the prompt exceeds every replica's limit. `longest` is 0 if any limit is unknown."""
@@ -207,6 +212,12 @@ class Admission:
         self._refused.pop(replica_id, None)
         if self.pace is not None:
             self.pace.forget(replica_id)
+
+
+def unpaced(job: Job) -> bool:
+    """Whether a request goes although others are to have a rest: it is urgent, or its client waits in the middle of an
+    answer whose replica died."""
+    return job.failovers > 0 or job.request.tier >= Tier.HIGH
 
 
 def lane(request: RequestInfo) -> str:

@@ -199,7 +199,7 @@ class Brain:
         job = Job(request, expected.demand, expected.demand, matches, expected.part, at_least, at, Tries(), terms=terms)
         self._holding.admit(job, pool, at, out)
         self._relief.watch(at, out)
-        self._rebalance.watch(at, out)
+        self._rebalance.arrived(job, at, out)
 
     def _cancelled(self, event: RequestCancelled, out: list[Command]) -> None:
         job = self._jobs.get(event.request_id)

@@ -83,7 +83,8 @@ class Relay(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 class Abort(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Cut an attempt that is in flight, for it waits in vain. The body ends it, posting AttemptFinished as for any
-    other end. `reason`: "replica_gone" (its process is), "replica_removed" (by the operator), "replica_asleep"."""
+    other end. `reason`: "replica_gone" (its process is), "replica_removed" (by the operator), "replica_asleep",
+    "recalled" (it waits in an engine for memory; nothing happens if it has begun to answer)."""
 
     attempt_id: AttemptId
     reason: str

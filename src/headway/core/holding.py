@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from headway.core.admission import Admission, expired, lane
+from headway.core.admission import Admission, expired, lane, unpaced
 from headway.core.commands import Command, Hold, Reject, SetTimer
 from headway.core.entries import Choice, Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
@@ -93,10 +93,9 @@ class Holding:
                 return scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, among)
             left = [v for v in (pool.candidates if among is None else among) if reserved.leaves(v, job.part.peak)]
             return scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, left)
-        request_id, kept = job.request.id, ReplicaId("")
+        kept = ReplicaId("")
         for queue in admission.lanes(pool.model):
-            if queue.kept and queue.kept_for != request_id:
-                kept = queue.kept
+            kept = queue.kept_from(job.request) or kept
 
         def refuses(view: ReplicaView) -> str:
             if view.spec.id == kept:
@@ -128,7 +127,9 @@ class Holding:
         timely_waits = False
         for item in queue.within_reach(at):
             job = item.job
-            among = self._asked(pool, replica_id, at)
+            among = self._asked(job, pool, replica_id, at)
+            if not among and job.request.id == queue.kept_for:
+                continue  # those behind it may be urgent
             if not among:
                 break
             if job.part.peak >= too_big or (item.late and timely_waits) or admission.over_share(job, pool.replicas):
@@ -175,7 +176,7 @@ class Holding:
             queue.kept = max(views, key=_headroom).spec.id
             queue.kept_for = job.request.id
 
-    def _asked(self, pool: Pool, replica_id: ReplicaId | None, at: float) -> Sequence[ReplicaView]:
+    def _asked(self, job: Job, pool: Pool, replica_id: ReplicaId | None, at: float) -> Sequence[ReplicaView]:
         """Candidates worth asking."""
         pace = self._admission.pace
         if replica_id is None:
@@ -183,7 +184,9 @@ class Holding:
         else:
             view = pool.candidate(replica_id)
             views = () if view is None else (view,)
-        return views if pace is None else [view for view in views if pace.open(pool.model, view, 1, 0, at)]
+        if pace is None or unpaced(job):
+            return views
+        return [view for view in views if pace.open(pool.model, view, 1, 0, at)]
 
     def _hold(self, job: Job, pool: Pool, at: float, out: list[Command]) -> None:
         request, admission = job.request, self._admission
@@ -344,6 +347,16 @@ class Holding:
             if head is not None and head.job.request.tier >= tier:
                 return head.job
         return None
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether requests go without being asked what memory they need, although they could be."""
+        return self._admission.late and not self._admission.config.hold
+
+    def keep_for(self, job: Job, replica_id: ReplicaId) -> None:
+        """Room is being made at a replica for one that waits: nobody else is to take it."""
+        queue = self._admission.queue(job.request)
+        queue.kept, queue.kept_for = replica_id, job.request.id
 
     def positions(self) -> dict[RequestId, int]:
         """Who is held, with the position in its queue, counted from 1."""

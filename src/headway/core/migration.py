@@ -12,7 +12,7 @@ in the queue in between. Either way nothing that the client has is said again or
 import enum
 
 from headway.core.attempts import Attempts
-from headway.core.commands import Command, Evict, Migrate, Moved, Record, Reject
+from headway.core.commands import Abort, Command, Evict, Migrate, Moved, Record, Reject
 from headway.core.constants import MigrationConfig
 from headway.core.entries import Choice, Expected, Job, Move, Plan
 from headway.core.entry import Entry
@@ -21,6 +21,7 @@ from headway.core.holding import Holding
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.scheduler import Scheduler
+from headway.core.tenant import Tier
 
 MOST_ATTEMPTS = 9
 """Attempt ids have one digit; the last is left for a failover."""
@@ -95,6 +96,32 @@ class Migration:
     def may_evict(self, entry: Entry) -> bool:
         """Whether a request that may move may also be made to wait."""
         return self._attempts.jobs[entry.request.id].evictions < self._config.evictions_max
+
+    def may_recall(self, entry: Entry) -> bool:
+        """Whether a request that waits in an engine may be taken away again: nobody has heard anything of it."""
+        job = self._attempts.jobs.get(entry.request.id)
+        return (
+            job is not None
+            and job.attempt == entry.attempt_id
+            and not job.generated
+            and not entry.started
+            and not entry.aborting
+            and entry.request.resumable
+            and entry.request.tier < Tier.HIGH
+            and job.evictions < self._config.evictions_max
+        )
+
+    def recall(self, entry: Entry, reason: str, at: float, out: list[Command]) -> None:
+        """Take away what waits in an engine, or only say so. It waits with us, and goes where it fits."""
+        job = self._attempts.jobs[entry.request.id]
+        move = Move(Phase.EVICTING, entry.replica_id, ReplicaId(""), entry.attempt_id, reason, at)
+        if self._config.dry_run:
+            self._record(job, move, "planned", at, out)
+            return
+        job.evictions += 1
+        entry.aborting = True
+        out.append(Abort(entry.attempt_id, "recalled"))
+        self._record(job, move, "recalled", at, out)
 
     def begin(self, plan: Plan, at: float, out: list[Command]) -> None:
         """Make a move, or only say so."""

@@ -18,6 +18,7 @@ from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Waiting
 from headway.core.hopes import Hopes
 from headway.core.ids import ReplicaId, RequestId
+from headway.core.request import RequestInfo
 from headway.core.tenant import Tier
 from headway.core.turns import Sorted, Turns, discard
 
@@ -63,7 +64,7 @@ class HoldQueue:
         self.pace_s = 0.0  # between two dispatches, 0 while unknown
         self._gaps = 0
         self._promised = 0.0
-        self.bytes = 0
+        self.bytes = self.returned = 0  # those who wait that were with an engine already
         self.timer_at = math.inf
         self.kept = ReplicaId("")
         self.kept_for = RequestId("")
@@ -93,17 +94,20 @@ class HoldQueue:
             expires = min(expires, request.deadline)
         self._serial += 1
         due = due if self._ordered else math.inf
-        late = due < at
+        if job.generated and self._ordered:
+            due = -math.inf  # its client waits in the middle of an answer: before its like, and never late
+        late = -math.inf < due < at
         item = Waiting(job, self._serial, expires, due, request.tier, request.tenant, cost(job), late)
         job.held = True
         self._items[request.id] = item
         self.bytes += request.body_bytes
+        self.returned += _was_away(job)
         self.turns.add(item)
         self._hopes.waits(item, at)
         insort(self._expiries, (expires, item.serial, item))
         if late:
             insort(self._late, (0.0, item.serial, item))
-        elif due < math.inf:
+        elif abs(due) < math.inf:
             insort(self._dues, (due, item.serial, item))
         if item.tier < _TOP and self._config.rise_s:
             self._rise(item, at)
@@ -134,6 +138,13 @@ class HoldQueue:
         """The one of this id, None if it does not wait here."""
         return self._items.get(request_id)
 
+    def kept_from(self, request: RequestInfo) -> ReplicaId:
+        """The replica that is not for this request, as it is kept for another one that matters as much. "": none."""
+        held = self._items.get(self.kept_for) if self.kept else None
+        if held is None or held.job.request.id == request.id or held.tier < request.tier:
+            return ReplicaId("")
+        return self.kept
+
     def give_up(self, item: Waiting, at: float) -> None:
         """It would wait in vain."""
         self._hopes.lost(item, at)
@@ -144,13 +155,14 @@ class HoldQueue:
         item = self._items.pop(request_id)
         item.job.held = False
         self.bytes -= item.job.request.body_bytes
+        self.returned -= _was_away(item.job)
         if self.kept_for == request_id:
             self.kept, self.kept_for = ReplicaId(""), RequestId("")
         self.turns.remove(item)
         discard(self._expiries, (item.expires, item.serial, item))
         if item.late:
             discard(self._late, (0.0, item.serial, item))
-        elif item.due < math.inf:
+        elif abs(item.due) < math.inf:
             discard(self._dues, (item.due, item.serial, item))
         if item.rises_at < math.inf:
             discard(self._rises, (item.rises_at, item.serial, item))
@@ -272,6 +284,10 @@ class HoldQueue:
         """Note when it will rise by a tier."""
         item.rises_at = at + self._config.rise_s
         insort(self._rises, (item.rises_at, item.serial, item))
+
+
+def _was_away(job: Job) -> bool:
+    return bool(job.generated or job.evictions)
 
 
 def cost(job: Job) -> float:

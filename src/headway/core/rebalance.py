@@ -1,23 +1,22 @@
 """Which running requests should move, and why: the decision tree of algorithms section 7, twice a second.
 
-The first reason that holds for a model decides: a replica that is to be emptied, memory about to overflow, steps that
-miss the TPOT objective where others keep it, an urgent request that fits nowhere although there is room enough in all,
-and a lasting imbalance. A move is worth it if its benefit exceeds its cost by a margin, both in request-seconds:
+The first reason that holds for a model decides: a replica that is to be emptied, an urgent request that fits nowhere,
+memory about to overflow, steps that miss the TPOT objective where others keep it, and a lasting imbalance. What wants
+no prefill is done at once: where requests go out unchecked, those that wait in an engine's own queue for memory are
+recalled, and whoever matters less gives way to an urgent one. Each other move must be worth it (worth).
 
-    benefit = dp_overflow x cost of a preemption + steps saved at the source - steps lost at the target
-    cost    = stall + prefill at the target, for itself and all who are held meanwhile + 2 % of what is left of it
-
-It must also leave time to be worth it, and bounds keep moves from chasing each other: one in and one out per replica,
-an eighth of the fleet at once, a cooldown per request, a share of the fleet's prefill. Nothing moves while a replica
-warms up. How a request moves is not known here (migration).
+Bounds keep moves from chasing each other: one in and one out per replica, an eighth of the fleet at once, a cooldown
+per request, a share of the fleet's prefill. Nothing moves while a replica warms up. How a request moves is not known
+here (migration), nor who gives way (clearing).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from headway.core.clearing import surplus, victims
 from headway.core.commands import Command, SetTimer
 from headway.core.constants import MigrationConfig, SloConfig
-from headway.core.entries import Plan
+from headway.core.entries import Job, Plan
 from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.freeness import SCARCE, freeness
@@ -32,18 +31,17 @@ from headway.core.strain import Strain
 from headway.core.tenancy import Bucket
 from headway.core.tenant import Tier
 from headway.core.view import ReplicaView
+from headway.core.worth import Worth, holds, step_s
 
 TIMER = "rebalance:"
-
-STALL_S = 0.05
-"""What the client notices of a cut: one prefill of what is cached already (25 to 34 ms measured), and one step."""
 
 IMMINENT_S, IMMINENT = 1.0, 0.5
 """A pool that will rather overflow than not within so many seconds, while nobody has room, lets somebody go: its engine
 would preempt one anyway, and might take one that matters more."""
 
-SAFE_OVERFLOW = 0.05
-"""A target must stay below this with the request."""
+
+URGENT_S = 0.05
+"""When an urgent request has to wait, replicas are compared at once, but not more often than this."""
 
 
 class Strategy:
@@ -61,16 +59,16 @@ class Strategy:
 
 
 STRATEGIES: dict[str, Strategy] = {
-    "balanced": Strategy(slow=1.1, spare=0.8, gap=0.4, ticks=3, overflow=1.0),
+    "balanced": Strategy(slow=math.inf, spare=0.0, gap=0.4, ticks=3, overflow=1.0),
     "latency": Strategy(slow=0.85, spare=0.70, gap=0.35, ticks=3, overflow=1.0),
     "throughput": Strategy(slow=1.20, spare=0.85, gap=0.20, ticks=2, overflow=0.5),
     "plain": Strategy(slow=0.70, spare=0.0, gap=1.0, ticks=3, overflow=0.0),
     "freeness": Strategy(slow=math.inf, spare=0.0, gap=1.0, ticks=3, overflow=0.0),
 }
-"""`overflow` multiplies the setting of that name. "balanced" is more reserved than the .95, .85 and .25 of the
-algorithms page: with those, goodput fell by .3 to .7 points where prefill is scarce (docs/migration.md). "plain": where
-steps take 35 ms (.7 of the default objective) and memory is 85 % full, evict what matters least; else leave everything
-alone. "freeness": as Llumnix, from the least to the most free, for comparison."""
+"""`overflow` multiplies the setting of that name. "balanced" makes no moves for latency and is more reserved than the
+.25 of the algorithms page about imbalance: moves for latency cost .5 points of goodput where they were most frequent
+(docs/migration.md). "plain": where steps take 35 ms (.7 of the default objective) and memory is 85 % full, evict what
+matters least; else leave everything alone. "freeness": as Llumnix, from the least to the most free, for comparison."""
 
 PLAIN_FULL = 0.85
 
@@ -94,28 +92,37 @@ class Rebalance:
         self._scheduler = scheduler
         self._holding = holding
         self._migration = migration
-        self._due = False
+        self._worth = Worth(config, fleet, scheduler, holding, migration)
+        self._due, self._looked_at = False, -math.inf
         self._uneven: dict[str, int] = {}
         self._preemptions: dict[ReplicaId, tuple[int, float]] = {}
         self._replay: dict[str, Bucket] = {}
         self._names: list[str] = []  # of the pool that is looked at
+        self._recalls = config.strategy not in ("freeness", "plain")
         self._reasons = (
             (self._drain, self._freeness)
             if config.strategy == "freeness"
             else (self._drain, self._plain)
             if config.strategy == "plain"
-            else (self._drain, self._memory, self._latency, self._urgent, self._balance)
+            else (self._drain, self._urgent, self._memory, self._latency, self._balance)
         )
 
-    def watch(self, at: float, out: list[Command]) -> None:
-        """Something runs: look again in a moment."""
+    def arrived(self, job: Job, at: float, out: list[Command]) -> None:
+        """A request came: look again in a moment, or at once if it is urgent and has to wait."""
+        if job.held and job.request.tier >= Tier.HIGH and self._config.enabled:
+            self._due = True
+            out.append(SetTimer(TIMER, max(at, self._looked_at + URGENT_S)))
+        else:
+            self._watch(at, out)
+
+    def _watch(self, at: float, out: list[Command]) -> None:
         if self._config.enabled and not self._due:
             self._due = True
             out.append(SetTimer(TIMER, at + self._config.tick_s))
 
     def timer(self, at: float, out: list[Command]) -> None:
         """Look at every pool. Nothing is looked at while nothing runs."""
-        self._due = False
+        self._due, self._looked_at = False, at
         if not self._fleet.ledger.entries:
             return
         self._scheduler.refresh(at, out)
@@ -126,7 +133,7 @@ class Rebalance:
             if len(members) > 1:
                 self._names = [pool.model for pool in pools]
                 self._mend(pools[0], at, out)
-        self.watch(at, out)
+        self._watch(at, out)
 
     def asked(self, request: RequestInfo, entry: Entry, target: ReplicaId, at: float) -> Plan | str:
         """What an operator wants moved: the plan, or why it cannot be."""
@@ -135,27 +142,42 @@ class Rebalance:
         if not self._migration.may_move(entry, at):
             return "the request cannot be moved now: it is pinned, has not begun, or was moved lately"
         pool = self._scheduler.pools.get(request.model)
-        views = self._targets(pool, entry) if pool is not None else []
+        views = self._worth.targets(pool, entry) if pool is not None else []
         views = [view for view in views if not target or view.spec.id == target]
         if not views:
             return "no other replica can go on with it"
-        best = min(views, key=lambda view: self._done_s(entry, view))
-        return Plan(entry, best, "operator", self._replayed(entry, best))
+        best = min(views, key=lambda view: self._worth.done_s(entry, view))
+        return Plan(entry, best, "operator", self._worth.replayed(entry, best))
 
     # -- the tree ----------------------------------------------------------------------------------------------
 
     def _mend(self, pool: Pool, at: float, out: list[Command]) -> None:
+        if self._recalls and self._holding.unchecked:
+            self._recall(pool, at, out)
         members = {replica.spec.id for replica in pool.replicas}
         busy = sum(move.source in members for move in self._migration.under_way)
         budget = max(1, int(len(members) * self._config.fleet_share)) - busy
         for plan in self._plans(pool, at):
-            if budget < 1:
+            if budget < 1 and plan.reason != "urgent":
                 return
             if not self._afford(plan, pool, at):
                 continue
             self._migration.begin(plan, at, out)
             self._scheduler.refresh(at, out)
-            budget -= 1
+            budget -= plan.reason != "urgent"  # all who make room for one go at once, or it would be filled again
+
+    def _recall(self, pool: Pool, at: float, out: list[Command]) -> None:
+        """A pool will overflow once all are let in that wait in its engine: those who are too many wait with us, where
+        they go as soon as there is room anywhere. It costs nothing but their place."""
+        limit = self._config.overflow * self._strategy.overflow
+        for replica, view in _standing(pool):
+            count = round(view.waiting)
+            if not count:
+                continue
+            waiting = [entry for entry in replica.account.entries.values() if self._migration.may_recall(entry)]
+            waiting = sorted(waiting, key=lambda entry: (entry.dispatched_at, entry.attempt_id))[-count:]
+            for entry in surplus(self._worth.strain(replica, at), waiting, limit):
+                self._migration.recall(entry, "memory", at, out)
 
     def _plans(self, pool: Pool, at: float) -> Iterator[Plan]:
         """Moves worth making, for the first reason there is."""
@@ -174,20 +196,20 @@ class Rebalance:
         """A replica is to be emptied: whoever has most left goes first, for the others may end by themselves."""
         for replica, view in _standing(pool):
             if view.draining:
-                for entry in sorted(self._movable(replica, at), key=_outstanding, reverse=True):
-                    target = self._cheapest(pool, entry, at)
+                for entry in sorted(self._worth.movable(replica, at), key=_outstanding, reverse=True):
+                    target = self._worth.cheapest(pool, entry, at)
                     if target is not None:
-                        yield Plan(entry, target, "drain", self._replayed(entry, target))
+                        yield Plan(entry, target, "drain", self._worth.replayed(entry, target))
                         break
 
     def _memory(self, pool: Pool, at: float) -> Iterator[Plan]:
         """A pool is about to overflow, or has just done so."""
         limit = self._config.overflow * self._strategy.overflow
         for replica, view in _standing(pool):
-            strain = Strain(self._fleet, replica, self._config.horizon_s, at)
+            strain = self._worth.strain(replica, at)
             preempted = self._preempted(replica, view, at)
             if preempted or strain.overflow() > limit:
-                best = self._best(pool, strain, at, "memory")
+                best = self._worth.best(pool, strain, at, "memory")
                 if best is not None:
                     yield best
                 elif Strain(self._fleet, replica, IMMINENT_S, at).overflow() > IMMINENT and self._full(pool, replica):
@@ -201,17 +223,17 @@ class Rebalance:
     def _plain(self, pool: Pool, at: float) -> Iterator[Plan]:
         for replica, view in _standing(pool):
             full = view.kv_used_tokens > PLAIN_FULL * view.kv_capacity_tokens > 0
-            if full and self._step(view) > self._strategy.slow * self._tpot_s:
+            if full and step_s(view) > self._strategy.slow * self._tpot_s:
                 yield from self._least(replica, at, Tier.STANDARD, "plain")
 
     def _latency(self, pool: Pool, at: float) -> Iterator[Plan]:
         """Steps take too long somewhere, and not somewhere else."""
         standing = _standing(pool)
-        quick = any(self._step(view) < self._strategy.spare * self._tpot_s for _, view in standing)
+        quick = any(step_s(view) < self._strategy.spare * self._tpot_s for _, view in standing)
         for replica, view in standing if quick else ():
-            if self._step(view) > self._strategy.slow * self._tpot_s:
-                best = self._best(pool, Strain(self._fleet, replica, self._config.horizon_s, at), at, "latency")
-                if best is not None and best.target is not None and self._step(best.target) < self._step(view):
+            if step_s(view) > self._strategy.slow * self._tpot_s:
+                best = self._worth.best(pool, self._worth.strain(replica, at), at, "latency")
+                if best is not None and best.target is not None and step_s(best.target) < step_s(view):
                     yield best
 
     def _urgent(self, pool: Pool, at: float) -> Iterator[Plan]:
@@ -222,15 +244,41 @@ class Rebalance:
         head = heads[0]
         if any(self._holding.fits(head, view, at) for view in pool.candidates):
             return  # it is not memory that it waits for
+        evictions = list(self._room_for(head, pool, at))
+        yield from evictions or self._room_by_moving(head, pool, at)
+
+    def _room_for(self, head: Job, pool: Pool, at: float) -> Iterator[Plan]:
+        """Evict from one replica what matters less than this request, as little as is enough for it to fit."""
+        least, chosen = (math.inf, math.inf), []
+        for view in pool.candidates:
+            replica = self._fleet.replicas[view.spec.id]
+            below = [
+                entry
+                for entry in self._worth.movable(replica, at)
+                if entry.request.tier < head.request.tier and self._migration.may_evict(entry)
+            ]
+            found = victims(self._fleet, replica, head, below, at)
+            if found:
+                lost = max(entry.request.tier for entry in found), sum(map(holds, found))
+                if lost < least:
+                    least, chosen = lost, found
+        if chosen:
+            self._holding.keep_for(head, chosen[0].replica_id)
+        for entry in chosen:
+            yield Plan(entry, None, "urgent")
+
+    def _room_by_moving(self, head: Job, pool: Pool, at: float) -> Iterator[Plan]:
+        """One move that is enough, if there is room in all: the smallest."""
         roomy = max(pool.candidates, key=lambda view: (view.headroom_tokens, view.spec.id))
         replica, missing = self._fleet.replicas[roomy.spec.id], head.part.peak - roomy.headroom_tokens
-        if sum(max(0.0, view.headroom_tokens) for view in pool.candidates) > head.part.peak:
-            for entry in sorted(self._movable(replica, at), key=_holds):
-                target = self._cheapest(pool, entry, at)
-                if target is not None and _holds(entry) >= missing:
-                    yield Plan(entry, target, "urgent", self._replayed(entry, target))
-                    return
-        yield from self._least(replica, at, head.request.tier, "urgent")
+        if sum(max(0.0, view.headroom_tokens) for view in pool.candidates) <= head.part.peak:
+            return
+        for entry in sorted(self._worth.movable(replica, at), key=holds):
+            target = self._worth.cheapest(pool, entry, at)
+            if target is not None and holds(entry) >= missing:
+                self._holding.keep_for(head, replica.spec.id)
+                yield Plan(entry, target, "urgent", self._worth.replayed(entry, target))
+                return
 
     def _balance(self, pool: Pool, at: float) -> Iterator[Plan]:
         """Some are much fuller than others, and have been for a while."""
@@ -247,8 +295,8 @@ class Rebalance:
         if self._uneven[name] < self._strategy.ticks:
             return
         gap = (high - low) * view.kv_capacity_tokens
-        small = [entry for entry in self._movable(fullest, at) if gap - 2.0 * _holds(entry) > 0.0]
-        best = self._best(pool, Strain(self._fleet, fullest, self._config.horizon_s, at), at, "balance", small)
+        small = [entry for entry in self._worth.movable(fullest, at) if gap - 2.0 * holds(entry) > 0.0]
+        best = self._worth.best(pool, self._worth.strain(fullest, at), at, "balance", small)
         if best is not None:
             yield best
 
@@ -259,86 +307,16 @@ class Rebalance:
         least, source = min(standing, key=_freedom, default=(math.inf, None))
         if source is None or least >= SCARCE:
             return
-        for entry in sorted(self._movable(source, at), key=_holds)[:1]:
-            best = max(self._targets(pool, entry), key=freeness, default=None)
-            if best is not None and freeness(best, _holds(entry)) > max(least, SCARCE):
-                yield Plan(entry, best, "balance", self._replayed(entry, best))
-
-    # -- what a move is worth ----------------------------------------------------------------------------------
-
-    def _best(
-        self, pool: Pool, strain: Strain, at: float, reason: str, entries: Sequence[Entry] | None = None
-    ) -> Plan | None:
-        """The move from a replica that gains most, if any is worth it."""
-        best: Plan | None = None
-        movable = self._movable(strain.replica, at) if entries is None else entries
-        for entry in sorted(movable, key=_holds, reverse=True)[:8]:
-            target = self._cheapest(pool, entry, at)
-            if target is None:
-                continue
-            plan = self._worth(entry, strain, target, reason, at)
-            if plan is not None and (best is None or plan.benefit_s - plan.cost_s > best.benefit_s - best.cost_s):
-                best = plan
-        return best
-
-    def _worth(self, entry: Entry, strain: Strain, target: ReplicaView, reason: str, at: float) -> Plan | None:
-        there = Strain(self._fleet, self._fleet.replicas[target.spec.id], self._config.horizon_s, at)
-        risked = there.overflow(more=entry.share) - there.overflow()
-        benefit = strain.relief(entry.share) * strain.preemption_s() + strain.step_gain_s(entry)
-        benefit -= risked * there.preemption_s() + there.step_gain_s(entry, coming=True)
-        left = entry.outstanding * self._step(target)
-        prefill = self._prefill_s(entry, target)
-        cost = STALL_S + prefill * (1.0 + self._kept_waiting(entry)) + 0.02 * left
-        if benefit <= self._config.margin * cost or left <= self._config.remaining * (prefill + STALL_S):
-            return None
-        return Plan(entry, target, reason, self._replayed(entry, target), benefit, cost)
-
-    def _kept_waiting(self, entry: Entry) -> float:
-        """How many wait for prefill behind the one of a move: those who are held, per replica."""
-        model = entry.request.model
-        return self._holding.waiting(model) / max(1, len(self._scheduler.pools[model].replicas))
+        for entry in sorted(self._worth.movable(source, at), key=holds)[:1]:
+            best = max(self._worth.targets(pool, entry), key=freeness, default=None)
+            if best is not None and freeness(best, holds(entry)) > max(least, SCARCE):
+                yield Plan(entry, best, "balance", self._worth.replayed(entry, best))
 
     def _least(self, replica: Replica, at: float, tier: int, reason: str) -> Iterator[Plan]:
         """Evict what matters least of those below a tier; of equals what has come least far, for it loses least."""
-        below = [e for e in self._movable(replica, at) if e.request.tier < tier and self._migration.may_evict(e)]
+        below = [e for e in self._worth.movable(replica, at) if e.request.tier < tier and self._migration.may_evict(e)]
         for entry in sorted(below, key=lambda e: (e.request.tier, e.base + e.generated, e.attempt_id))[:1]:
             yield Plan(entry, None, reason)
-
-    def _movable(self, replica: Replica, at: float) -> list[Entry]:
-        if any(move.source == replica.spec.id for move in self._migration.under_way):
-            return []
-        return [entry for entry in replica.account.entries.values() if self._migration.may_move(entry, at)]
-
-    def _targets(self, pool: Pool, entry: Entry) -> list[ReplicaView]:
-        """Replicas on which it would go on as where it is: the same model, version, precision and engine."""
-        taken = {move.target for move in self._migration.under_way}
-        known = self._fleet.replicas.get(entry.replica_id)
-        if known is None:
-            return []
-        source = known.spec
-        return [
-            view
-            for view in pool.candidates
-            if view.spec.id != source.id
-            and view.spec.id not in taken
-            and view.slow_start >= 1.0
-            and (view.spec.model, view.spec.version, view.spec.precision, view.spec.engine)
-            == (source.model, source.version, source.precision, source.engine)
-        ]
-
-    def _cheapest(self, pool: Pool, entry: Entry, at: float) -> ReplicaView | None:
-        """Where it will be done soonest, of those that have room for it."""
-        fits = []
-        for view in self._targets(pool, entry):
-            strain = Strain(self._fleet, self._fleet.replicas[view.spec.id], self._config.horizon_s, at)
-            if strain.overflow(more=entry.share) <= SAFE_OVERFLOW:
-                fits.append(view)
-        return min(fits, key=lambda view: (self._done_s(entry, view), view.spec.id), default=None)
-
-    def _done_s(self, entry: Entry, view: ReplicaView) -> float:
-        """How long a request would take at a replica from now on."""
-        step = view.speed.step_s(view.running + 1.0, view.context_tokens + entry.prompt + entry.generated)
-        return self._prefill_s(entry, view) + max(1, entry.outstanding) * step
 
     def _afford(self, plan: Plan, pool: Pool, at: float) -> bool:
         """Whether the fleet's prefill has a share left for it."""
@@ -355,16 +333,6 @@ class Rebalance:
             return False
         bucket.take(plan.replayed)
         return True
-
-    def _replayed(self, entry: Entry, view: ReplicaView) -> int:
-        """Tokens to be prefilled at the target."""
-        return max(1, entry.prompt + entry.generated - entry.demand.hit(view.spec.id))
-
-    def _prefill_s(self, entry: Entry, view: ReplicaView) -> float:
-        return (view.prefill_backlog_tokens + self._replayed(entry, view)) / view.speed.prefill_tokens_per_s
-
-    def _step(self, view: ReplicaView) -> float:
-        return view.speed.step_s(max(1.0, view.running), view.context_tokens)
 
     def _preempted(self, replica: Replica, view: ReplicaView, at: float) -> bool:
         """Whether its engine reported a preemption in the last two seconds."""
@@ -384,10 +352,6 @@ def _standing(pool: Pool) -> list[tuple[Replica, ReplicaView]]:
 
 def _outstanding(entry: Entry) -> tuple[int, str]:
     return entry.outstanding, entry.attempt_id
-
-
-def _holds(entry: Entry) -> int:
-    return entry.prompt + entry.generated
 
 
 def _freedom(item: tuple[float, Replica]) -> tuple[float, ReplicaId]:

@@ -5,6 +5,7 @@ the near ones count, for a move that is made now relieves the next seconds.
 """
 
 import math
+from collections.abc import Sequence
 
 from headway.core.entry import Entry, Share
 from headway.core.fleet import Fleet
@@ -20,9 +21,10 @@ CERTAIN = 0.9
 
 
 class Strain:
-    """One replica at one moment. `steps`: decode steps within which its pool must not overflow."""
+    """One replica at one moment, without those that were told to leave it. `steps`: decode steps within which its pool
+    must not overflow."""
 
-    __slots__ = ("_kv", "_room", "_var", "replica", "steps")
+    __slots__ = ("_kv", "_leaving", "_room", "_var", "replica", "steps")
 
     def __init__(self, fleet: Fleet, replica: Replica, horizon_s: float, at: float) -> None:
         view = replica.view
@@ -31,10 +33,11 @@ class Strain:
         step = view.speed.step_s(view.running, view.context_tokens)
         self.steps = horizon_s / step if step > 0.0 else 0.0
         _, self._kv, self._var = fleet.viewing.foreign(replica, at) or (0, 0.0, 0.0)
+        self._leaving = [entry.share for entry in replica.account.entries.values() if entry.aborting]
         self._room = replica.capacity * (1.0 - fleet.memory.spare)
 
-    def overflow(self, without: Share | None = None, more: Share | None = None) -> float:
-        """Probability (0..1) that the pool overflows soon; as it is, without one of its requests, or with one more."""
+    def overflow(self, without: Sequence[Share] = (), more: Share | None = None) -> float:
+        """Probability (0..1) that the pool overflows soon; as it is, without some of its requests, or with one more."""
         if not self.replica.capacity:
             return 0.0
         curve, worst = self.replica.account.curve, 0.0
@@ -42,8 +45,8 @@ class Strain:
             if ahead > self.steps and i > 1:
                 break
             mean, var = curve.mean[i] + self._kv, curve.var[i] + self._var
-            if without is not None:
-                mean, var = mean - without.mean[i], var - without.var[i]
+            for share in (*self._leaving, *without):
+                mean, var = mean - share.mean[i], var - share.var[i]
             if more is not None:
                 mean, var = mean + more.mean[i], var + more.var[i]
             worst = max(worst, _beyond(self._room - mean, var))
@@ -60,7 +63,7 @@ class Strain:
     def relief(self, share: Share) -> float:
         """How much likelier the pool is to hold if one of its requests leaves (0..1). Where it overflows by more than
         any one of them holds, each that leaves is a part of the remedy."""
-        now, then = self.overflow(), self.overflow(without=share)
+        now, then = self.overflow(), self.overflow(without=(share,))
         if then < CERTAIN:
             return now - then
         curve = self.replica.account.curve

@@ -45,6 +45,7 @@ SHUTTING_DOWN = "the gateway is shutting down"
 WITHDRAWN: Final = {
     "replica_removed": "its replica was removed from the fleet",
     "replica_asleep": "its replica was put to sleep",
+    "recalled": "it waited in an engine for memory",
 }
 """Reasons of the brain to end an attempt that accuse nobody, in words for people."""
 
@@ -256,6 +257,8 @@ class Exchange:
         if self._attempt is None or self._attempt.id != attempt:
             return
         if reason in WITHDRAWN:
+            if reason == "recalled" and self.outlet.begun:
+                return  # it had begun after all
             self._attempt.end(OutcomeKind.CANCELLED, WITHDRAWN[reason])
         else:
             self._attempt.end(OutcomeKind.TRUNCATED if self.outlet.begun else OutcomeKind.RESET, "the replica is gone")
