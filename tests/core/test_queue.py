@@ -11,6 +11,7 @@ from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Tries
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.queue import HoldQueue
+from headway.core.tenant import Tier
 from tests.core.house import demand, outlook, request
 
 FLAT = outlook(1.0)
@@ -73,6 +74,23 @@ def test_the_head_is_outrun_when_it_was_overtaken_so_often() -> None:
     empty = HoldQueue(AdmissionConfig(bypass_max=0))
     empty.overtake()
     assert empty.outrun is None
+
+
+def test_an_urgent_head_is_outrun_soon_and_being_late_costs_it_nothing() -> None:
+    queue = ordered(urgent_bypass=2, late_bypass=5, bypass_max=3)
+    queue.push(job("urgent", tier=Tier.CRITICAL), 0.0, 1.0)
+    queue.push(job("other"), 0.0, 1.0)
+    queue.overtake()
+    assert queue.outrun is None
+    assert [item.late for item in queue.within_reach(2.0)] == [True, True]
+    queue.overtake()
+    assert queue.outrun is not None
+    queue.release(RequestId("urgent"), 2.0)
+    for _ in range(7):
+        queue.overtake()
+        assert queue.outrun is None
+    queue.overtake()
+    assert queue.outrun is not None, "late_bypass and bypass_max"
 
 
 @pytest.mark.parametrize("leave", ["remove", "release"])

@@ -194,9 +194,9 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     `hold`, `order`, `pace`: whether requests wait for memory, go by what can still be met, and are paced; for policies
     that bind late, or for `every_policy` (so that others can be compared behind the same queue).
     `max_queued`, `queue_timeout_s`: bounds of each model's queue; SDKs give up after minutes, people much earlier.
-    `bypass_max`: times a head that does not fit is overtaken before a replica is kept for it. `late_bypass`: times the
-    first of those who missed their objective is overtaken before it goes first. `scan`: how far behind the head one
-    looks for somebody who fits.
+    `bypass_max`: times a head that does not fit is overtaken before a replica is kept for it, `urgent_bypass` if it is
+    of a high tier. `late_bypass`: times the first of those who missed their objective is overtaken before it goes
+    first. `scan`: how far behind the head one looks for somebody who fits.
     `lag_quantile`: so many first tokens take less, beyond their own prefill, than is allowed for; learned in steps of
     `lag_step` of it (of `lag_least_s` at least), and a share `lag_most` of a request's slack at most.
     `late_spare`: the share of every pool that those who missed their objective leave to those who can still keep it. A
@@ -218,6 +218,7 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     max_queued: int = 512
     queue_timeout_s: float = 30.0
     bypass_max: int = 32
+    urgent_bypass: int = 4
     late_bypass: int = 256
     scan: int = 32
     lag_quantile: float = 0.9

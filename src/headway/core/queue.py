@@ -4,7 +4,8 @@ In which order they go is settled by tiers, tenants and deadlines (`turns`), or 
 starves, whoever waits long behind a higher tier rises by one (never to the highest; who is late for its objective not
 beyond standard, or the late ones would go before all who can still be served well); the first of those who are late is
 overtaken at most `late_bypass` times, then it goes before everybody; and nobody waits longer than `queue_timeout_s`.
-Whoever is first and does not fit is overtaken `bypass_max` times more; then one replica (`kept`) is kept for it.
+Whoever is first and does not fit is overtaken `bypass_max` times more (`urgent_bypass` times, late or not, if it is of
+a high tier); then one replica (`kept`) is kept for it.
 
 Those who are refused are told when to come back: each is promised a moment of its own, so that they do not come back
 all at once, and find room when they do.
@@ -201,8 +202,9 @@ class HoldQueue:
         head = next(iter(self), None)
         if head is None:
             return None
-        most = self._config.bypass_max + (self._config.late_bypass if head.late else 0)
-        return head if head.bypassed >= most else None
+        config = self._config
+        most = config.bypass_max + (config.late_bypass if head.late else 0)
+        return head if head.bypassed >= (config.urgent_bypass if head.tier >= _TOP else most) else None
 
     def within_reach(self, at: float) -> list[Waiting]:
         """The head and those behind it that may be looked at, in order; before all, whoever a replica is kept for:
@@ -267,7 +269,8 @@ class HoldQueue:
         count = bisect_left(dues, (at, 0))
         for _, _, item in dues[:count]:
             self.turns.demote(item)
-            item.bypassed = 0
+            if item.tier < _TOP:
+                item.bypassed = 0
             insort(self._late, (0.0, item.serial, item))
         del dues[:count]
         count = bisect_right(rises, (at, math.inf))
