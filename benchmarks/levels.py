@@ -21,7 +21,7 @@ from headway.core.brain import Brain
 from headway.core.commands import Command, LevelChanged, Record
 from headway.core.constants import DegradeConfig
 from headway.core.events import Event, TimerFired
-from headway.core.view import FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 from headway.sim.measure import summarize
 from headway.sim.run import play
 from headway.sim.sweep import arrivals, prepared

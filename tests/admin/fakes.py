@@ -2,7 +2,7 @@
 
 from headway.admin.control import Added, NewReplica, Refused
 from headway.core.ids import ReplicaId
-from headway.core.view import FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 from tests.telemetry.values import snapshot, view
 
 

@@ -9,6 +9,8 @@ import msgspec
 from headway.core.brain import Brain
 from headway.core.commands import Command, Dispatch, Record
 from headway.core.constants import BrainConfig, MemoryConfig
+from headway.core.decision import Decision
+from headway.core.demand import Demand
 from headway.core.events import (
     AttemptFinished,
     FirstToken,
@@ -23,8 +25,8 @@ from headway.core.memory import HORIZONS, Outlook
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.plugin import Chance
 from headway.core.replica import LoadSample, ReplicaSpec
-from headway.core.request import Demand, RequestInfo
-from headway.core.view import Decision, ReplicaView
+from headway.core.request import RequestInfo
+from headway.core.view import ReplicaView
 
 BY_HAND = MemoryConfig(spare=0.01, z=2.0)
 """For figures that are worked out in a test: one percent of a pool is never promised, two deviations are kept clear."""
@@ -133,9 +135,11 @@ def request(name: str, **facts: object) -> RequestInfo:
     return RequestInfo(RequestId(name), **facts)  # type: ignore[arg-type]
 
 
-def demand(asked: RequestInfo, prompt: int = 100, output: float = 50.0) -> Demand:
+def demand(
+    asked: RequestInfo, prompt: int = 100, output: float = 50.0, hits: dict[ReplicaId, int] | None = None
+) -> Demand:
     """What is believed of a request, without an interval."""
-    return Demand(asked, prompt, output, 1.0, 0, {})
+    return Demand(asked, prompt, output, 1.0, 0, hits or {})
 
 
 def only(commands: list[Command], kind: type) -> list:  # type: ignore[type-arg]

@@ -4,13 +4,13 @@ import pytest
 
 from headway.core.admission import Admission, expired
 from headway.core.commands import Command
+from headway.core.demand import Demand
 from headway.core.entries import Job, Tries
 from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.memory import HORIZONS
 from headway.core.replica import LoadSample
-from headway.core.request import Demand
 from tests.core.house import BY_HAND, demand, outlook, request, spec
 
 A = ReplicaId("a")

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from headway.core.view import ReplicaView, Speed
 from tests.core.house import demand, request, spec
 from tests.policies.fleet import FAST
 from tests.policies.fleet import view as bare
+from tests.views import changed
 
 CONFIG = AffinityConfig()
 HARD = Speed(1.0, 0.0, 0.0, 1000.0, True)
@@ -26,7 +26,7 @@ def view(name: str, used: float = 0.0, load: int = 0, weight: float = 1.0, **fac
     facts.setdefault("kv_capacity_tokens", 100_000)
     facts.setdefault("speed", HARD)
     made = bare(name, in_flight=load, running=float(load), kv_used_tokens=used * 100_000, **facts)
-    return msgspec.structs.replace(made, spec=spec(name, weight=weight))
+    return changed(made, spec=spec(name, weight=weight))
 
 
 def affinity(*names: str, config: AffinityConfig = CONFIG) -> Affinity:
@@ -128,9 +128,7 @@ def test_a_few_requests_are_never_too_much() -> None:
 def test_easy_is_what_will_hardly_be_felt(prompt: int, facts: dict[str, Any], easy: bool) -> None:
     """A prefill of 1,000 tokens/s, a step of 10 ms and 1 ms more for each request: 0.25 s and 25 ms are the limits."""
     speed = Speed(0.009, 0.001, 5e-6, 1000.0, True)
-    asked = msgspec.structs.replace(
-        demand(request("r", session_key="s1"), prompt), hits={ReplicaId("a"): facts.pop("hit", 0)}
-    )
+    asked = demand(request("r", session_key="s1"), prompt, hits={ReplicaId("a"): facts.pop("hit", 0)})
     assert affinity("a").keeps(asked, [view("a", speed=speed, **facts)], None) == ("a", easy)
 
 
@@ -160,7 +158,7 @@ def test_where_reports_are_stale_our_own_count_decides() -> None:
     first, second = order(ring, [view("a"), view("b")])
     foreign = view(first, load=2, waiting=40.0)
     assert order(ring, [foreign, view(second)]) == [second]
-    assert order(ring, [msgspec.structs.replace(foreign, stale=True), view(second)]) == [first, second]
+    assert order(ring, [changed(foreign, stale=True), view(second)]) == [first, second]
 
 
 def test_somebody_is_always_left_unless_all_are_full() -> None:

@@ -4,10 +4,10 @@ import pytest
 
 from headway.core.commands import Abort, Command, Dispatch, Hold, Reject, Relay, SetTimer
 from headway.core.constants import AdmissionConfig, BrainConfig, RetryConfig, SchedulerConfig
+from headway.core.decision import Decision
 from headway.core.events import DrainAsked, ReplicasChanged, RequestCancelled, TimerFired
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
-from headway.core.view import Decision
 from tests.core.house import FewestInFlight, House, entries, only, sent_to
 
 TIMEOUT_S = 30.0

@@ -8,7 +8,7 @@ from headway.core.hindsight import AHEAD_S, KEEP, Hindsight
 from headway.core.ids import ReplicaId
 from headway.core.ledger import Account
 from headway.core.memory import HORIZONS
-from headway.core.view import KvError
+from headway.core.snapshot import KvError
 from tests.core.house import House
 
 CAPACITY = 10_000

@@ -6,11 +6,11 @@ import pytest
 
 from headway.core.commands import Command, Dispatch, Hold, Reject, SetTimer
 from headway.core.constants import AdmissionConfig, BrainConfig, MigrationConfig, PaceConfig, SpeedConfig
+from headway.core.demand import Demand
 from headway.core.events import DrainAsked, ProbeSucceeded, ReplicasChanged, RequestCancelled, TimerFired
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
 from headway.core.plugin import Chance
-from headway.core.request import Demand
 from headway.core.view import ReplicaView
 from tests.core.house import FewestInFlight, House, decision, only, sent_to, spec
 

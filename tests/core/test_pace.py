@@ -12,6 +12,7 @@ from headway.core.ids import ReplicaId
 from headway.core.pace import Flow, Pace
 from headway.core.view import ReplicaView, Speed
 from tests.core.house import FewestInFlight, House
+from tests.views import changed
 
 CONFIG = PaceConfig(target=1.0, burst_s=0.5, least=0.1, cached=0.5, give_up=2.0, resume=1.0, longest_s=9.0)
 SLO = SloConfig(tpot_s=0.05)
@@ -23,7 +24,7 @@ KNOWN = Speed(0.020, 0.0005, 0.0, 10_000.0, True)
 def view(name: str = "a", running: float = 10.0, speed: Speed = KNOWN) -> ReplicaView:
     house = House(FewestInFlight())
     house.add(name)
-    return msgspec.structs.replace(house.view(name), running=running, speed=speed)
+    return changed(house.view(name), running=running, speed=speed)
 
 
 def pace(**changes: float) -> Pace:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from headway.core.commands import Abort, Command, Dispatch, Evict, Hold, Migrate, Moved, SetTimer
 from headway.core.constants import AdmissionConfig, BrainConfig, MigrationConfig, SloConfig
+from headway.core.demand import Demand
 from headway.core.events import DrainAsked, MigrateAsked, ReplicasChanged, TenantsChanged, TimerFired
 from headway.core.freeness import SCARCE
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
 from headway.core.plugin import Chance
 from headway.core.rebalance import PLAIN_FULL, STRATEGIES, TIMER, URGENT_S
-from headway.core.request import Demand
 from headway.core.strain import Strain
 from headway.core.tenant import Tenant, Tier
 from headway.core.view import ReplicaView

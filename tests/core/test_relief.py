@@ -7,8 +7,8 @@ from headway.core.constants import BrainConfig, BurstConfig, DegradeConfig, Rest
 from headway.core.events import DrainAsked, ProbeFailed, ProbeSucceeded, ReplicasChanged, TenantsChanged, TimerFired
 from headway.core.ids import ReplicaId
 from headway.core.outcome import OutcomeKind
+from headway.core.snapshot import PoolState
 from headway.core.tenant import Tenant, Tier
-from headway.core.view import PoolState
 from tests.core.house import House, entries, only, sent_to, spec
 
 LOW = int(Tier.LOW)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.core.request import SHORT_OUTPUT_TOKENS
+from headway.core.demand import SHORT_OUTPUT_TOKENS
 from tests.core.house import House, decision, demand, request
 
 

@@ -1,11 +1,10 @@
 """What is kept for critical requests."""
 
-import msgspec
-
 from headway.core.ids import ReplicaId
 from headway.core.reserve import Reserve
 from headway.core.view import ReplicaView
 from tests.core.house import House
+from tests.views import changed
 
 IDS = tuple(ReplicaId(name) for name in "abcd")
 
@@ -13,7 +12,7 @@ IDS = tuple(ReplicaId(name) for name in "abcd")
 def views(**changes: object) -> list[ReplicaView]:
     house = House()
     house.add(*IDS)
-    return [msgspec.structs.replace(house.view(name), **changes) for name in IDS]
+    return [changed(house.view(name), **changes) for name in IDS]
 
 
 def test_whole_replicas_first_and_a_part_of_one_more() -> None:

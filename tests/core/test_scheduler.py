@@ -5,11 +5,11 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 
 from headway.core.commands import Command, HealthChanged
 from headway.core.constants import AffinityConfig, SchedulerConfig
+from headway.core.demand import Demand
 from headway.core.entries import Choice
 from headway.core.fleet import Fleet
 from headway.core.health import Phase
@@ -17,10 +17,10 @@ from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance
 from headway.core.pool import Pool, context_limit
 from headway.core.replica import LoadSample
-from headway.core.request import Demand
 from headway.core.scheduler import Scheduler, forecast
 from headway.core.view import Breaker, ReplicaView
 from tests.core.house import BY_HAND, FewestInFlight, Fixed, entries, request, spec
+from tests.views import changed
 
 
 class Stage:
@@ -72,8 +72,8 @@ class Stage:
         return Counter(choice.view.id for choice in found if choice is not None)
 
 
-def demand(**hits: int) -> Demand:
-    return Demand(request("r"), 100, 50.0, 10.0, 0, {ReplicaId(k): v for k, v in hits.items()})
+def demand(session: str = "", /, **hits: int) -> Demand:
+    return Demand(request("r", session_key=session), 100, 50.0, 10.0, 0, {ReplicaId(k): v for k, v in hits.items()})
 
 
 def test_candidates_are_sorted_by_id() -> None:
@@ -422,7 +422,7 @@ class TestSessions:
 
     @staticmethod
     def ask(stage: Stage, session: str = "s1", **facts: object) -> str | None:
-        asked = msgspec.structs.replace(demand(), request=request("r", session_key=session))
+        asked = demand(session)
         given: dict[str, object] = {"at_least": 1, "avoid": None, "refuses": None, **facts}
         choice = stage.scheduler.choose(stage.pool, asked, stage.now, **given)  # type: ignore[arg-type]
         return None if choice is None else choice.view.id
@@ -459,7 +459,7 @@ class TestSessions:
             policy = Knowing({**dict.fromkeys("abcd", 5.0), owner: cost, cheap: 1.0})
             stage = self.stage(policy, spare=0, bound=100.0, easy_prefill_s=easy_s, easy_step_s=easy_s)
             for replica in stage.fleet.replicas.values():
-                replica.speed = msgspec.structs.replace(replica.speed, learned=True)
+                replica.speed = changed(replica.speed, learned=True)
             assert self.ask(stage) == whose, (cost, easy_s)
         policy = Knowing({**dict.fromkeys("abcd", 5.0), owner: 4.0, cheap: 1.0})
         assert self.ask(self.stage(policy, spare=0, bound=100.0)) == cheap
@@ -470,7 +470,7 @@ class TestSessions:
     def test_the_decision_says_so(self) -> None:
         stage = self.stage(Fixed(dict.fromkeys("abcd", 1.0)))
         for session, kept in (("s1", True), ("", False)):
-            asked = msgspec.structs.replace(demand(), request=request("r", session_key=session))
+            asked = demand(session)
             choice = stage.scheduler.choose(stage.pool, asked, stage.now, 1, None, None)
             assert choice is not None
             made = stage.scheduler.decision(choice, asked, forecast(asked, choice.view), stage.now, 0, 0.0)

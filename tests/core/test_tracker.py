@@ -5,10 +5,11 @@ import random
 from headway.core.brain import Brain
 from headway.core.commands import Reject
 from headway.core.constants import BrainConfig
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId
 from headway.core.outcome import OutcomeKind
 from headway.core.plugin import Tracker
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from tests.core.house import FewestInFlight, Fixed, House, decision, sent_to
 
 

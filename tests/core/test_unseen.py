@@ -7,11 +7,11 @@ import random
 import pytest
 
 from headway.core.constants import FleetConfig
+from headway.core.decision import Decision
+from headway.core.demand import Demand
 from headway.core.entry import Entry
 from headway.core.ids import AttemptId
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.core.request import Demand
-from headway.core.view import Decision
 from headway.policies import headroom
 from tests.core.house import House, entries, request, sent_to
 from tests.core.test_fleet import OUTLOOK, A, Yard

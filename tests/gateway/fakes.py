@@ -12,7 +12,7 @@ from headway.core.events import AttemptFinished, Event, ReplicasChanged, Request
 from headway.core.ids import ReplicaId, attempt_id
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import ReplicaSpec
-from headway.core.view import FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 from headway.gateway import Gateway, GatewayConfig
 from headway.runtime.clock import now
 from headway.telemetry import Access, Telemetry

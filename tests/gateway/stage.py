@@ -14,7 +14,7 @@ from headway.core.events import AttemptFinished, Event, EvictionRefused, Request
 from headway.core.ids import AttemptId, ReplicaId, RequestId, attempt_id
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import ReplicaSpec
-from headway.core.view import FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 from headway.engines import vllm
 from headway.gateway.config import GatewayConfig, Moving
 from headway.gateway.driver import Driver

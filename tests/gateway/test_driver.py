@@ -30,7 +30,7 @@ from headway.core.events import (
 )
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.core.view import FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 from headway.gateway.driver import Driver
 from headway.runtime.clock import now
 

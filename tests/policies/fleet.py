@@ -7,13 +7,13 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.plugin import Policy, Tracker
 from headway.core.replica import LoadSample, ReplicaSpec
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from headway.core.view import Breaker, ReplicaView, Speed
+from tests.views import changed
 
 FAST = Speed(0.008, 0.00005, 1e-8, 40_000.0, True)
 SLOW = Speed(0.032, 0.0002, 4e-8, 5_000.0, True)
@@ -118,7 +118,7 @@ def send(views: list[ReplicaView], k: int, wanted: Demand) -> None:
     report stands as it is."""
     old = views[k]
     new = max(1, wanted.prompt_tokens - wanted.hit(old.id))
-    views[k] = msgspec.structs.replace(
+    views[k] = changed(
         old,
         in_flight=old.in_flight + 1,
         running=old.running + 1.0,

@@ -2,7 +2,6 @@
 
 import random
 
-import msgspec
 import pytest
 
 from headway.core.ids import ReplicaId
@@ -10,6 +9,7 @@ from headway.core.replica import LoadSample
 from headway.core.view import ReplicaView
 from headway.policies.blend_322 import Blend, BlendConfig
 from tests.policies.fleet import busy, demand, pick, send, view
+from tests.views import changed
 
 
 def sampled(name: str, **gauges: object) -> ReplicaView:
@@ -59,7 +59,7 @@ def test_nothing_sent_since_the_report_counts() -> None:
 
 
 def test_a_missing_report_reads_as_idle() -> None:
-    blind = msgspec.structs.replace(busy("a", 90, waiting=9.0), sample=None)
+    blind = changed(busy("a", 90, waiting=9.0), sample=None)
     rows = scores(blind, busy("b", 5))
     assert rows[0][1:3] == (1.0, 1.0)
     assert rows[0][0] < rows[1][0]

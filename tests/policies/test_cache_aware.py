@@ -3,8 +3,9 @@
 import random
 from collections import Counter
 
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from headway.core.view import ReplicaView
 from headway.policies.cache_aware import CacheAware, CacheAwareConfig
 from tests.policies.fleet import pick, view

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headway.policies
+from headway.core.demand import Demand
 from headway.core.plugin import Plugin, Policy, Tracker
 from headway.core.replica import LoadSample
-from headway.core.request import Demand
 from headway.core.view import ReplicaView
 from headway.policies.books import Books
 from tests.interpreted import COMPILED

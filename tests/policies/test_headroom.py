@@ -4,7 +4,6 @@ import itertools
 import random
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from headway.core.view import ReplicaView, Speed
 from headway.policies.headroom import PLUGIN, Headroom
 from headway.policies.weights import HeadroomConfig
 from tests.policies.fleet import FAST, SLOW, UNKNOWN, busy, demand, pick, send, view
+from tests.views import changed
 
 CONFIG = HeadroomConfig(crowded=0.8)
 
@@ -77,7 +77,7 @@ class TestSeconds:
             assert rows[2]["ttft_s"] == pytest.approx(1000 / 22_500)
 
     def test_strangers_among_themselves_are_equal(self) -> None:
-        quick = msgspec.structs.replace(UNKNOWN, prefill_tokens_per_s=12_000.0)
+        quick = changed(UNKNOWN, prefill_tokens_per_s=12_000.0)
         rows = costs([view("a", speed=UNKNOWN), view("b", speed=quick)], prompt=1000)
         assert [row["ttft_s"] for row in rows] == [pytest.approx(0.1)] * 2, "the mean of 8,000 and 12,000"
 
@@ -217,7 +217,7 @@ def test_the_order_of_replicas_does_not_show(
 def test_more_load_never_makes_a_replica_better(
     here: ReplicaView, prompt: int, cached: dict[str, int], what: str, more: int
 ) -> None:
-    loaded = msgspec.structs.replace(here, **{what: getattr(here, what) + more})
+    loaded = changed(here, **{what: getattr(here, what) + more})
     before, after = (costs([view], prompt=prompt, hits=cached)[0]["cost"] for view in (here, loaded))
     assert after >= before
     if what == "prefill_backlog_tokens":

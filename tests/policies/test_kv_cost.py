@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from headway.core.view import ReplicaView
 from headway.policies.kv_cost import KvCost, KvCostConfig
 from tests.policies.fleet import view

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from headway.core.ids import ReplicaId
 from headway.core.replica import LoadSample, ReplicaSpec
-from headway.core.view import Breaker, FleetSnapshot, ReplicaView, Speed
+from headway.core.snapshot import FleetSnapshot, shown
+from headway.core.view import Breaker, ReplicaView, Speed
 from headway.report.live import FleetMeter, fleet_table, plain_line
 
 SPEED = Speed(0.01, 0.0, 0.0, 1000.0)
@@ -30,7 +31,7 @@ def answer(taken_at: float = 1.0, generated: int | None = 100, capacity: int = 1
         | fields
     )
     snapshot = FleetSnapshot(taken_at, "headroom", 0, 3, False, (view,))
-    plain: dict = msgspec.json.decode(msgspec.json.encode({"fleet": snapshot}))
+    plain: dict = msgspec.json.decode(msgspec.json.encode({"fleet": snapshot}, enc_hook=shown))
     return plain
 
 

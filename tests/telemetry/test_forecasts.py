@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headway.core.commands import Settled
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.core.view import KvError
+from headway.core.snapshot import KvError
 from headway.telemetry import Telemetry
 from headway.telemetry.forecasts import KEEP, MAX_MODELS, Forecasts, Window
 from tests.telemetry.test_metrics import at, series

@@ -6,7 +6,8 @@ from headway.core.commands import HealthChanged, LevelChanged
 from headway.core.ids import ReplicaId
 from headway.core.outcome import OutcomeKind
 from headway.core.replica import LoadSample
-from headway.core.view import Breaker, FleetSnapshot, PoolState
+from headway.core.snapshot import FleetSnapshot, PoolState
+from headway.core.view import Breaker
 from headway.telemetry import Access, Telemetry
 from tests.telemetry.values import access, decision, settled, snapshot, view
 

@@ -1,10 +1,12 @@
 """Small complete values for telemetry tests."""
 
 from headway.core.commands import Settled
+from headway.core.decision import Candidate, Decision, Forecast
 from headway.core.ids import ReplicaId, RequestId, attempt_id
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import LoadSample, ReplicaSpec
-from headway.core.view import Breaker, Candidate, Decision, FleetSnapshot, Forecast, ReplicaView, Speed
+from headway.core.snapshot import FleetSnapshot
+from headway.core.view import Breaker, ReplicaView, Speed
 from headway.telemetry import Access
 
 

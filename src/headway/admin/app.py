@@ -14,7 +14,8 @@ from headway.admin.control import Control, NewReplica, Refused, Where
 from headway.admin.guard import Guard
 from headway.admin.openapi import Operation, document, page
 from headway.core.ids import ReplicaId
-from headway.core.view import Breaker, FleetSnapshot
+from headway.core.snapshot import FleetSnapshot, shown
+from headway.core.view import Breaker
 from headway.telemetry import Telemetry
 
 MAX_BODY_BYTES = 64 * 1024
@@ -181,7 +182,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return Response(msgspec.json.encode(value, enc_hook=shown), status, media_type="application/json")
 
 
 def _error(status: int, message: str) -> Response:

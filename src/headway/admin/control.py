@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 from headway.core.ids import ReplicaId
-from headway.core.view import FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 
 
 class NewReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from headway.admin.control import NewReplica
 from headway.compose.fleet import Fleet
 from headway.core.events import DrainAsked, Event, MigrateAsked
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.view import FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 from headway.runtime.clock import now
 
 

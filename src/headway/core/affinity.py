@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.constants import AffinityConfig
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
-from headway.core.request import Demand
 from headway.core.ring import Ring, place
 from headway.core.view import ReplicaView
 

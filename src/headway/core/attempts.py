@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from headway.core.admission import Admission, expired
 from headway.core.commands import Command, Dispatch, Probe, Record, Reject, Relay, Settled
+from headway.core.decision import Forecast
 from headway.core.entries import Choice, Expected, Job
 from headway.core.entry import Entry
 from headway.core.events import AttemptFinished, FirstToken, Progress
@@ -23,7 +24,7 @@ from headway.core.request import RequestInfo
 from headway.core.retry import FINAL, NOBODY, RELAYED, Retries, Rule, answer
 from headway.core.scheduler import Scheduler, forecast
 from headway.core.standing import Replica
-from headway.core.view import Forecast, ReplicaView
+from headway.core.view import ReplicaView
 
 
 class Attempts:

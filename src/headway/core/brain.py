@@ -43,9 +43,9 @@ from headway.core.relief import Relief
 from headway.core.request import RequestInfo
 from headway.core.retry import Retries
 from headway.core.scheduler import Scheduler
+from headway.core.snapshot import FleetSnapshot
 from headway.core.standing import Replica
 from headway.core.variants import with_floor
-from headway.core.view import FleetSnapshot
 
 SHOWN = 100
 """So many of those who wait are in a snapshot."""

@@ -2,9 +2,9 @@
 
 import msgspec
 
+from headway.core.decision import Decision
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome
-from headway.core.view import Decision
 
 
 class Dispatch(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -1,15 +1,16 @@
 """One attempt in flight, and its share of a forecast of memory: what the brain looks at most.
 
 Every stream that goes on changes its entry several times a second, and a forecast reads all entries of a replica: for
-each that is made, its fields are read hundreds of times. So these two are no Structs, as the other values are
-(`entries`), but classes that can be compiled: compiled code reads a field of its own class as fast as a local variable,
-and one of a Struct at the price of a look-up.
+each that is made, its fields are read hundreds of times. So these two, as the other values that the brain works with
+(`entries`), are no Structs but classes that can be compiled: compiled code reads a field of its own class as fast as a
+local variable, and one of a Struct at the price of a look-up.
 """
 
 import math
 
+from headway.core.demand import Demand
 from headway.core.ids import AttemptId, ReplicaId
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 
 Octet = tuple[float, float, float, float, float, float, float, float]
 """A value for each of `memory.HORIZONS`. Of fixed length, because compiled code keeps such a tuple without boxes."""

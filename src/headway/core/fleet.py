@@ -20,6 +20,7 @@ from headway.core.constants import (
     PrefixConfig,
     SpeedConfig,
 )
+from headway.core.demand import Demand
 from headway.core.entries import Expected, Job
 from headway.core.entry import Entry
 from headway.core.health import Health
@@ -30,11 +31,11 @@ from headway.core.memory import HORIZONS, Outlook
 from headway.core.outcome import GOES_ON, Outcome, OutcomeKind
 from headway.core.prefix import PrefixIndex
 from headway.core.replica import LoadSample, ReplicaSpec
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
+from headway.core.snapshot import KvError
 from headway.core.speed import SpeedModel
 from headway.core.standing import Replica, Viewing
 from headway.core.unseen import Unseen
-from headway.core.view import KvError
 
 Prospect = tuple[float, float, tuple[int, int, int], Outlook]
 """Of a new output: mean and deviation; low, middle and high; its share of a batch."""

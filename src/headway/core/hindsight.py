@@ -15,7 +15,7 @@ from typing import Final
 from headway.core.ids import ReplicaId
 from headway.core.ledger import Account
 from headway.core.memory import HORIZONS
-from headway.core.view import KvError
+from headway.core.snapshot import KvError
 
 AHEAD_S: Final = 2.0
 """How far ahead a forecast is checked: four load reports at their usual pace."""

@@ -17,8 +17,9 @@ from headway.core.pool import Pool, context_limit
 from headway.core.queue import HoldQueue, cost
 from headway.core.request import RequestInfo
 from headway.core.scheduler import Avoid, Scheduler
+from headway.core.snapshot import HeldState
 from headway.core.standing import Replica
-from headway.core.view import HeldState, ReplicaView
+from headway.core.view import ReplicaView
 
 Send = Callable[[Job, Choice, float, list[Command]], None]
 """Dispatch a job to what was chosen for it."""

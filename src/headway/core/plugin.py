@@ -9,8 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from headway.core.view import ReplicaView
 
 

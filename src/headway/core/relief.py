@@ -24,9 +24,10 @@ from headway.core.request import RequestInfo
 from headway.core.restart import Restarts
 from headway.core.scheduler import Scheduler
 from headway.core.sessions import Sessions
+from headway.core.snapshot import PoolState
 from headway.core.standing import Replica
 from headway.core.tenant import Tier
-from headway.core.view import PoolState, ReplicaView
+from headway.core.view import ReplicaView
 
 TIMER = "degrade:"
 

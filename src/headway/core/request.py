@@ -1,11 +1,8 @@
-"""What the brain is told about a request, and what it believes about it (`Demand`)."""
+"""What the brain is told about a request. What it believes about it is `demand`."""
 
 import msgspec
 
-from headway.core.ids import ReplicaId, RequestId
-
-SHORT_OUTPUT_TOKENS = 50.0
-"""Outputs expected below this are short: done within a few seconds, before they can hurt."""
+from headway.core.ids import RequestId
 
 
 class RequestInfo(msgspec.Struct, frozen=True, gc=False):
@@ -47,34 +44,3 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     policy: str = ""
     body_bytes: int = 0
     counted_tokens: int = 0
-
-
-class Demand(msgspec.Struct, frozen=True, gc=False):
-    """What the brain forecasts for a request before it runs (tokens).
-
-    `output_mean` and `output_sigma` describe the forecast output length, already capped by the client's limit.
-    `hits` maps replicas to prompt tokens believed to be in their prefix cache; absent means 0.
-    `output_low` and `output_high` are to hold nine in ten outputs, `output_middle` is as likely exceeded as not (all 0
-    where nothing is generated).
-    """
-
-    request: RequestInfo
-    prompt_tokens: int
-    output_mean: float
-    output_sigma: float
-    output_limit: int
-    hits: dict[ReplicaId, int]
-    output_low: int = 0
-    output_middle: int = 0
-    output_high: int = 0
-
-    @property
-    def output_class(self) -> str:
-        """ "short" or "long", by what is expected of each of its outputs; empty where nothing is generated."""
-        if not self.request.generates:
-            return ""
-        return "short" if self.output_mean < SHORT_OUTPUT_TOKENS * self.request.sequences else "long"
-
-    def hit(self, replica: ReplicaId) -> int:
-        """Prompt tokens believed cached at a replica, at most prompt_tokens - 1."""
-        return self.hits.get(replica, 0)

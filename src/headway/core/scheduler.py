@@ -12,17 +12,19 @@ from collections.abc import Callable, Sequence
 from headway.core.affinity import Keeps, Refuses
 from headway.core.commands import Command, HealthChanged, Record
 from headway.core.constants import AffinityConfig, SchedulerConfig
+from headway.core.decision import Candidate, Decision, Forecast
+from headway.core.demand import Demand
 from headway.core.entries import Choice
 from headway.core.fleet import Fleet
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Policy
 from headway.core.pool import FALLBACKS, Pool, context_limit, reason
 from headway.core.replica import ReplicaSpec
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from headway.core.ring import CIRCLE, place
 from headway.core.standing import Replica
 from headway.core.variants import Variants
-from headway.core.view import Candidate, Decision, Forecast, ReplicaView
+from headway.core.view import ReplicaView
 
 Avoid = Callable[[ReplicaId, str], str]
 """Given a replica and why it is not preferred, a reason against it for one request, or nothing."""

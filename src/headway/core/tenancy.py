@@ -11,11 +11,12 @@ from collections.abc import Iterable
 import msgspec
 
 from headway.core.commands import Reject
+from headway.core.demand import Demand
 from headway.core.ids import RequestId
 from headway.core.precision import stricter
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
+from headway.core.snapshot import TenantState
 from headway.core.tenant import Tenant
-from headway.core.view import TenantState
 
 
 class Bucket:

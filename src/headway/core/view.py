@@ -1,10 +1,12 @@
-"""What policies see: one immutable view per replica, and the Decision that was taken from them."""
+"""What policies see: one immutable view per replica.
+
+Plain classes and not Structs, as `entries`: every policy reads a dozen attributes per candidate.
+"""
 
 import enum
+from typing import Final, final
 
-import msgspec
-
-from headway.core.ids import ReplicaId, RequestId
+from headway.core.ids import ReplicaId
 from headway.core.replica import LoadSample, ReplicaSpec
 
 
@@ -16,24 +18,51 @@ class Breaker(enum.StrEnum):
     HALF_OPEN = "half_open"
 
 
-class Speed(msgspec.Struct, frozen=True, gc=False):
+SPEED: Final = (
+    "step_base_s", "step_per_request_s", "step_per_token_s", "prefill_tokens_per_s", "learned",
+)  # fmt: skip
+"""What there is of a `Speed`, in order: a compiled class does not tell."""
+
+
+@final
+class Speed:
     """Learned speed of a replica: `step = base + per_request*R + per_token*context` and prefill tokens/s.
 
     `learned` is False while both are priors only, so that a policy can fall back to counting.
     """
 
-    step_base_s: float
-    step_per_request_s: float
-    step_per_token_s: float
-    prefill_tokens_per_s: float
-    learned: bool = False
+    __slots__ = SPEED
+
+    def __init__(
+        self,
+        step_base_s: float,
+        step_per_request_s: float,
+        step_per_token_s: float,
+        prefill_tokens_per_s: float,
+        learned: bool = False,
+    ) -> None:
+        self.step_base_s: Final = step_base_s
+        self.step_per_request_s: Final = step_per_request_s
+        self.step_per_token_s: Final = step_per_token_s
+        self.prefill_tokens_per_s: Final = prefill_tokens_per_s
+        self.learned: Final = learned
 
     def step_s(self, running: float, context_tokens: float) -> float:
         """Seconds of one decode step with `running` sequences of `context_tokens` in total."""
         return self.step_base_s + self.step_per_request_s * running + self.step_per_token_s * context_tokens
 
 
-class ReplicaView(msgspec.Struct, frozen=True, gc=False):
+VIEW: Final = (
+    "spec", "sample", "as_of", "sample_age_s", "stale", "kv_capacity_tokens", "kv_used_tokens",
+    "headroom_tokens", "headroom_sigma", "peak_mean", "peak_var", "reserved_tokens", "prefill_backlog_tokens",
+    "dispatched_tokens", "growth_tokens_per_s", "in_flight", "running", "waiting", "context_tokens",
+    "output_left_mean", "max_num_seqs", "speed", "breaker", "slow_start", "draining", "sleeping",
+)  # fmt: skip
+"""What there is of a `ReplicaView`, in order: a compiled class does not tell."""
+
+
+@final
+class ReplicaView:
     """One replica at one moment, as the ledger corrects the last sample. All amounts in tokens.
 
     `kv_used_tokens`    U: the pool's use now (last sample plus what was sent and grown since, less what ended)
@@ -53,141 +82,65 @@ class ReplicaView(msgspec.Struct, frozen=True, gc=False):
     `slow_start`: 1.0 when warm, else the fraction of capacity it may get
     """
 
-    spec: ReplicaSpec
-    sample: LoadSample | None
-    as_of: float
-    sample_age_s: float
-    stale: bool
-    kv_capacity_tokens: int
-    kv_used_tokens: float
-    headroom_tokens: float
-    headroom_sigma: float
-    peak_mean: float
-    peak_var: float
-    reserved_tokens: float
-    prefill_backlog_tokens: float
-    dispatched_tokens: float
-    growth_tokens_per_s: float
-    in_flight: int
-    running: float
-    waiting: float
-    context_tokens: float
-    output_left_mean: float
-    max_num_seqs: int
-    speed: Speed
-    breaker: Breaker
-    slow_start: float
-    draining: bool
-    sleeping: bool
+    __slots__ = VIEW
+
+    def __init__(
+        self,
+        spec: ReplicaSpec,
+        sample: LoadSample | None,
+        as_of: float,
+        sample_age_s: float,
+        stale: bool,
+        kv_capacity_tokens: int,
+        kv_used_tokens: float,
+        headroom_tokens: float,
+        headroom_sigma: float,
+        peak_mean: float,
+        peak_var: float,
+        reserved_tokens: float,
+        prefill_backlog_tokens: float,
+        dispatched_tokens: float,
+        growth_tokens_per_s: float,
+        in_flight: int,
+        running: float,
+        waiting: float,
+        context_tokens: float,
+        output_left_mean: float,
+        max_num_seqs: int,
+        speed: Speed,
+        breaker: Breaker,
+        slow_start: float,
+        draining: bool,
+        sleeping: bool,
+    ) -> None:
+        self.spec: Final = spec
+        self.sample: Final = sample
+        self.as_of: Final = as_of
+        self.sample_age_s: Final = sample_age_s
+        self.stale: Final = stale
+        self.kv_capacity_tokens: Final = kv_capacity_tokens
+        self.kv_used_tokens: Final = kv_used_tokens
+        self.headroom_tokens: Final = headroom_tokens
+        self.headroom_sigma: Final = headroom_sigma
+        self.peak_mean: Final = peak_mean
+        self.peak_var: Final = peak_var
+        self.reserved_tokens: Final = reserved_tokens
+        self.prefill_backlog_tokens: Final = prefill_backlog_tokens
+        self.dispatched_tokens: Final = dispatched_tokens
+        self.growth_tokens_per_s: Final = growth_tokens_per_s
+        self.in_flight: Final = in_flight
+        self.running: Final = running
+        self.waiting: Final = waiting
+        self.context_tokens: Final = context_tokens
+        self.output_left_mean: Final = output_left_mean
+        self.max_num_seqs: Final = max_num_seqs
+        self.speed: Final = speed
+        self.breaker: Final = breaker
+        self.slow_start: Final = slow_start
+        self.draining: Final = draining
+        self.sleeping: Final = sleeping
 
     @property
     def id(self) -> ReplicaId:
         """The replica's id."""
         return self.spec.id
-
-
-class KvError(msgspec.Struct, frozen=True, gc=False):
-    """How wrong forecasts of a replica's KV pool were of late, as fractions of the pool: of its use at the moment of
-    each load report (`now`), and of what had been forecast for it `ahead_s` before (`ahead`). Medians and 99th
-    percentiles of so many `reports` and `forecasts`."""
-
-    replica_id: ReplicaId
-    reports: int
-    now_p50: float
-    now_p99: float
-    forecasts: int
-    ahead_p50: float
-    ahead_p99: float
-    ahead_s: float
-
-
-class PoolState(msgspec.Struct, frozen=True, gc=False):
-    """How one model fares: requests `queued` and the wait a new one must expect, its level of degradation (0 to 4),
-    whether a burst is on, and its saturation now (1.0: full)."""
-
-    model: str
-    queued: int
-    level: int
-    burst: bool
-    saturation: float
-    expected_wait_s: float
-
-
-class HeldState(msgspec.Struct, frozen=True, gc=False):
-    """One request that waits: its `position` in its queue (from 1), how long it has waited, and how long it may still
-    (0 while unknown)."""
-
-    request_id: RequestId
-    model: str
-    tenant: str
-    tier: int
-    position: int
-    waited_s: float
-    expected_wait_s: float
-
-
-class TenantState(msgspec.Struct, frozen=True, gc=False):
-    """What one tenant has: requests alive and KV tokens promised to them."""
-
-    name: str
-    alive: int
-    promised_tokens: float
-
-
-class FleetSnapshot(msgspec.Struct, frozen=True):
-    """Every view at one moment, for the admin API and reports. `kv_errors`: of replicas that report their pool's
-    use; `held`: the first of those who wait."""
-
-    as_of: float
-    policy: str
-    queued: int
-    in_flight: int
-    panic: bool
-    views: tuple[ReplicaView, ...]
-    kv_errors: tuple[KvError, ...] = ()
-    pools: tuple[PoolState, ...] = ()
-    held: tuple[HeldState, ...] = ()
-    tenants: tuple[TenantState, ...] = ()
-
-
-class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """One candidate of a decision: its cost (lower is better) and the parts, named by `Decision.parts`.
-
-    `headroom_tokens` is None where the pool's size is unknown.
-    """
-
-    replica_id: ReplicaId
-    costs: tuple[float, ...]
-    headroom_tokens: float | None
-    sample_age_s: float
-
-
-class Forecast(msgspec.Struct, frozen=True, gc=False):
-    """What was expected of a request at the chosen replica. Nine in ten outputs are to lie between `output_low` and
-    `output_high`; `output_class` as `Demand` has it."""
-
-    prompt_tokens: int
-    cached_tokens: int
-    output_tokens: float
-    ttft_s: float
-    peak_tokens: float
-    output_low: int = 0
-    output_high: int = 0
-    output_class: str = ""
-
-
-class Decision(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Why one attempt went where it went. Settled later by `Settled` in commands.Record. `kept`: its session keeps to
-    that replica, which need not be the one of the lowest cost."""
-
-    request_id: RequestId
-    at: float
-    policy: str
-    chosen: ReplicaId
-    attempt: int
-    candidates: tuple[Candidate, ...]
-    parts: tuple[str, ...]
-    exclusions: dict[str, int]
-    forecast: Forecast
-    queued_s: float = 0.0
-    kept: bool = False

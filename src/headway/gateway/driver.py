@@ -29,7 +29,7 @@ from headway.core.commands import (
 from headway.core.events import AttemptFinished, Event, EvictionRefused, Progress, ReplicasChanged, TimerFired
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome, OutcomeKind
-from headway.core.view import FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 from headway.runtime.clock import now
 
 

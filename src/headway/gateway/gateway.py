@@ -7,7 +7,7 @@ from typing import cast
 from headway.core.commands import Command
 from headway.core.events import Event, ReplicasChanged
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.view import FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 from headway.engines.base import Dialect
 from headway.gateway.config import GatewayConfig
 from headway.gateway.driver import Brain, Driver

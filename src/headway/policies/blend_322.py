@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headway.core.demand import Demand
 from headway.core.plugin import Chance, Plugin
-from headway.core.request import Demand
 from headway.core.view import ReplicaView
 from headway.policies.gauges import usage, waiting
 

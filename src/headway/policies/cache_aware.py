@@ -22,9 +22,10 @@ from typing import Literal
 
 import msgspec
 
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Plugin
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from headway.core.view import ReplicaView
 from headway.policies.books import Books, gone
 

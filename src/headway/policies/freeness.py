@@ -10,9 +10,9 @@ out. Where the size of a pool is not known, whoever has fewest in flight is the 
 
 from collections.abc import Sequence
 
+from headway.core.demand import Demand
 from headway.core.freeness import freeness
 from headway.core.plugin import Chance, NoConfig, Plugin
-from headway.core.request import Demand
 from headway.core.view import ReplicaView
 
 

@@ -19,8 +19,8 @@ Without a trusted report R is what we have in flight; without a known capacity t
 from collections.abc import Sequence
 from math import fsum
 
+from headway.core.demand import Demand
 from headway.core.plugin import Chance, Plugin
-from headway.core.request import Demand
 from headway.core.view import ReplicaView
 from headway.policies.weights import HeadroomConfig
 

@@ -20,9 +20,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Plugin
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from headway.core.view import ReplicaView
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from headway.core.demand import Demand
 from headway.core.plugin import Chance, NoConfig, Plugin
-from headway.core.request import Demand
 from headway.core.view import ReplicaView
 
 

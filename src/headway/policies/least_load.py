@@ -21,10 +21,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Plugin
 from headway.core.replica import LoadSample
-from headway.core.request import Demand, RequestInfo
+from headway.core.request import RequestInfo
 from headway.core.view import ReplicaView
 from headway.policies.books import Books, gone
 from headway.policies.gauges import usage, waiting

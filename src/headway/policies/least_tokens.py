@@ -6,8 +6,8 @@ that are expected. (Where an engine reports more in its pool than Headway sent, 
 
 from collections.abc import Sequence
 
+from headway.core.demand import Demand
 from headway.core.plugin import Chance, NoConfig, Plugin
-from headway.core.request import Demand
 from headway.core.view import ReplicaView
 
 

@@ -7,8 +7,8 @@ No engine gauge. Deviations: the SGLang policy leaves out P and counts character
 
 from collections.abc import Sequence
 
+from headway.core.demand import Demand
 from headway.core.plugin import Chance, NoConfig, Plugin
-from headway.core.request import Demand
 from headway.core.view import ReplicaView
 
 

@@ -10,9 +10,9 @@ from math import inf
 
 import msgspec
 
+from headway.core.demand import Demand
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Plugin
-from headway.core.request import Demand
 from headway.core.view import ReplicaView
 
 

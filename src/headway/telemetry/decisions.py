@@ -9,8 +9,8 @@ from collections import deque
 import msgspec
 
 from headway.core.commands import Moved, Settled
+from headway.core.decision import Decision
 from headway.core.ids import attempt_id
-from headway.core.view import Decision
 
 DEFAULT_CAPACITY = 8192
 """Decisions remembered. One with eight candidates takes about 2 kB, so the memory stays below 20 MB."""

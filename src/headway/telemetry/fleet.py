@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from headway.core.replica import LoadSample
-from headway.core.view import Breaker, FleetSnapshot, ReplicaView
+from headway.core.snapshot import FleetSnapshot
+from headway.core.view import Breaker, ReplicaView
 from headway.telemetry.exposition import Page, label_text
 from headway.telemetry.families import single
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from headway.core.commands import HealthChanged, LevelChanged, Moved, Recorded, Settled
+from headway.core.decision import Decision
 from headway.core.outcome import OutcomeKind
-from headway.core.view import Decision, FleetSnapshot
+from headway.core.snapshot import FleetSnapshot
 from headway.telemetry.access import ACCOUNTS, Access
 from headway.telemetry.decisions import DecisionLog
 from headway.telemetry.exposition import Page
