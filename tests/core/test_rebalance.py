@@ -23,11 +23,13 @@ from headway.core.rebalance import PLAIN_FULL, STRATEGIES, TIMER, URGENT_S
 from headway.core.strain import Strain
 from headway.core.tenant import Tenant, Tier
 from headway.core.view import ReplicaView
-from headway.core.worth import SAFE_OVERFLOW
+from headway.core.worth import LASTING_S, SAFE_OVERFLOW
 from tests.core.house import BY_HAND, House, entries, only, sent_to
 
 TPOT_S = SloConfig().tpot_s
 BASE_S = 0.01
+SLOW_S = 0.1
+"""Everywhere: nobody could take over from anybody, and whoever runs has long to run."""
 
 
 class Told:
@@ -62,7 +64,13 @@ class Scene(House):
     hold that a test names."""
 
     def __init__(
-        self, *names: str, held: bool = False, hold: bool = True, per_request_s: float = 0.0, **moves: object
+        self,
+        *names: str,
+        held: bool = False,
+        hold: bool = True,
+        per_request_s: float = 0.0,
+        base_s: float = BASE_S,
+        **moves: object,
     ) -> None:
         bounds: dict[str, object] = {"cooldown_s": 0.0, "fleet_share": 1.0, "replay_share": 1.0, **moves}
         config = BrainConfig(
@@ -72,7 +80,7 @@ class Scene(House):
         )
         self.told = Told(held)
         super().__init__(self.told, config)
-        self.features = speeds(per_request_s)
+        self.features = speeds(per_request_s, base_s)
         self.join(*names)
 
     def join(self, *names: str, **facts: object) -> None:
@@ -446,9 +454,9 @@ class TestRecall:
 class TestBalance:
     @staticmethod
     def scene(strategy: str, beyond: float) -> Scene:
-        """One pool is this much fuller than the strategy allows, the other is empty."""
+        """One pool is this much fuller than the strategy allows, the other is empty. All have long to say."""
         used = STRATEGIES[strategy].gap + beyond
-        scene = Scene("a", "b", per_request_s=0.0015, strategy=strategy)
+        scene = Scene("a", "b", base_s=SLOW_S, strategy=strategy)
         scene.fill("a", 10, round(1000 * used))
         return scene
 
@@ -459,7 +467,7 @@ class TestBalance:
         assert begun(self.scene(strategy, -0.05).tick(3 * ticks)) == []
 
     def test_one_that_ends_meanwhile_is_not(self) -> None:
-        scene, ticks = self.scene("balanced", 0.05), STRATEGIES["balanced"].ticks
+        scene, ticks = self.scene("latency", 0.05), STRATEGIES["latency"].ticks
         assert begun(scene.tick(ticks - 1)) == []
         scene.run("other", "b", 3000)
         assert begun(scene.tick()) == []
@@ -471,14 +479,44 @@ class TestBalance:
     def test_what_would_only_turn_it_round_stays(self, part: float, moves: bool) -> None:
         """Of what one holds more than the other, nearly half may move, but no more."""
         beyond = 10_000 * (STRATEGIES["balanced"].gap + 0.1)
-        scene = Scene("a", "b", per_request_s=0.002)
+        scene = Scene("a", "b", base_s=SLOW_S)
         scene.run("large", "a", round(part * beyond))
         scene.fill("a", 10, round((2000 + (1.0 - part) * beyond) / 10), resumable=False)
         scene.fill("b", 1, 2000)
         assert begun(scene.tick(STRATEGIES["balanced"].ticks)) == ([("balance", "a", "b")] if moves else [])
 
+    def test_who_is_soon_done_stays(self) -> None:
+        scene = Scene("a", "b", base_s=SLOW_S)
+        scene.fill("a", 10, 500, max_output_tokens=round(0.9 * LASTING_S / SLOW_S))
+        assert begun(scene.tick(9)) == []
+
+    def test_while_others_wait_nobody_moves(self) -> None:
+        scene = self.scene("balanced", 0.3)
+        scene.tell(TenantsChanged(scene.now, (Tenant("t", kv_share=0.01),)))
+        scene.run("own", "b", 200, tenant="t")
+        assert only(scene.ask("held", tenant="t"), Hold)
+        assert begun(scene.tick()) == []
+        scene.end("own-0")
+        scene.first("held-0")
+        assert begun(scene.tick()) == [("balance", "a", "b")]
+
+    def test_to_the_emptiest(self) -> None:
+        scene = Scene("a", "b", "c", base_s=SLOW_S)
+        scene.fill("a", 10, 600)
+        scene.fill("b", 1, 1000)
+        scene.run("r", "c", 2000)
+        assert begun(scene.tick()) == [("balance", "a", "b")]
+
+    def test_not_to_one_that_has_prompts_to_prefill(self) -> None:
+        scene = Scene("a", "b", "c", base_s=SLOW_S)
+        scene.fill("a", 10, 600)
+        scene.run("r", "c", 2000)
+        scene.told.on = "b"
+        scene.ask("prompt", prompt_tokens=300)
+        assert begun(scene.tick()) == [("balance", "a", "c")]
+
     def test_fullness_is_of_its_own_pool(self) -> None:
-        scene = Scene(per_request_s=0.002)
+        scene = Scene(base_s=SLOW_S)
         scene.join("a", kv_capacity_tokens=40_000)
         scene.join("b")
         scene.wait(60.0).fill("a", 10, 400)
@@ -882,7 +920,7 @@ def test_no_move_breaks_a_bound(
             info = brain._jobs[told.request_id].request
             assert info.resumable
             assert told.target not in draining or not told.target
-            weighed = told.reason in ("latency", "balance") or (told.reason == "memory" and told.target)
+            weighed = told.reason == "latency" or (told.reason == "memory" and told.target)
             if weighed and strategy != "freeness":
                 assert told.benefit_s > MigrationConfig().margin * told.cost_s > 0.0
             if not told.target:

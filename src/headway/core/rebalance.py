@@ -3,7 +3,8 @@
 The first reason that holds for a model decides: a replica that is to be emptied, an urgent request that fits nowhere,
 memory about to overflow, steps that miss the TPOT objective where others keep it, and a lasting imbalance. What wants
 no prefill is done at once: where requests go out unchecked, those that wait in an engine's own queue for memory are
-recalled, and whoever matters less gives way to an urgent one. Each other move must be worth it (worth).
+recalled, and whoever matters less gives way to an urgent one. Each move for memory or latency must be worth it, and one
+for balance must last (worth).
 
 Bounds keep moves from chasing each other: one in and one out per replica, an eighth of the fleet at once, a cooldown
 per request, a share of the fleet's prefill. Nothing moves while a replica warms up. How a request moves is not known
@@ -39,7 +40,6 @@ IMMINENT_S, IMMINENT = 1.0, 0.5
 """A pool that will rather overflow than not within so many seconds, while nobody has room, lets somebody go: its engine
 would preempt one anyway, and might take one that matters more."""
 
-
 URGENT_S = 0.05
 """When an urgent request has to wait, replicas are compared at once, but not more often than this."""
 
@@ -59,16 +59,16 @@ class Strategy:
 
 
 STRATEGIES: dict[str, Strategy] = {
-    "balanced": Strategy(slow=math.inf, spare=0.0, gap=0.4, ticks=3, overflow=1.0),
+    "balanced": Strategy(slow=math.inf, spare=0.0, gap=0.25, ticks=1, overflow=1.0),
     "latency": Strategy(slow=0.85, spare=0.70, gap=0.35, ticks=3, overflow=1.0),
     "throughput": Strategy(slow=1.20, spare=0.85, gap=0.20, ticks=2, overflow=0.5),
     "plain": Strategy(slow=0.70, spare=0.0, gap=1.0, ticks=3, overflow=0.0),
     "freeness": Strategy(slow=math.inf, spare=0.0, gap=1.0, ticks=3, overflow=0.0),
 }
-"""`overflow` multiplies the setting of that name. "balanced" makes no moves for latency and is more reserved than the
-.25 of the algorithms page about imbalance: moves for latency cost .5 points of goodput where they were most frequent
-(docs/migration.md). "plain": where steps take 35 ms (.7 of the default objective) and memory is 85 % full, evict what
-matters least; else leave everything alone. "freeness": as Llumnix, from the least to the most free, for comparison."""
+"""`overflow` multiplies the setting of that name. "balanced" makes no moves for latency: they cost .5 points of goodput
+where they were most frequent (docs/migration.md). "plain": where steps take 35 ms (.7 of the default objective) and
+memory is 85 % full, evict what matters least; else leave everything alone. "freeness": as Llumnix, from the least to
+the most free, for comparison."""
 
 PLAIN_FULL = 0.85
 
@@ -281,13 +281,14 @@ class Rebalance:
                 return
 
     def _balance(self, pool: Pool, at: float) -> Iterator[Plan]:
-        """Some are much fuller than others, and have been for a while."""
+        """Some are much fuller than others, and have been for a while: the largest that does not turn it round goes to
+        the emptiest. Nobody goes while others wait, for whom every prefill counts."""
         uses = [
             (view.kv_used_tokens / view.kv_capacity_tokens, r, view)
             for r, view in _standing(pool)
             if view.kv_capacity_tokens
         ]
-        if len(uses) < 2:
+        if len(uses) < 2 or self._holding.waiting(pool.model):
             return
         (low, _, _), (high, fullest, view) = min(uses, key=_use), max(uses, key=_use)
         name = pool.model
@@ -296,9 +297,12 @@ class Rebalance:
             return
         gap = (high - low) * view.kv_capacity_tokens
         small = [entry for entry in self._worth.movable(fullest, at) if gap - 2.0 * holds(entry) > 0.0]
-        best = self._worth.best(pool, self._worth.strain(fullest, at), at, "balance", small)
-        if best is not None:
-            yield best
+        for entry in sorted(small, key=holds, reverse=True):
+            targets = [target for target in self._worth.roomy(pool, entry, at) if self._worth.lasts(entry, target)]
+            if targets:
+                target = min(targets, key=_fullness)
+                yield Plan(entry, target, "balance", self._worth.replayed(entry, target))
+                return
 
     def _freeness(self, pool: Pool, at: float) -> Iterator[Plan]:
         """From the least free, if its requests have hardly room to grow, to the most free: the shortest, for it costs
@@ -360,3 +364,7 @@ def _freedom(item: tuple[float, Replica]) -> tuple[float, ReplicaId]:
 
 def _use(item: tuple[float, Replica, ReplicaView]) -> tuple[float, ReplicaId]:
     return item[0], item[1].spec.id
+
+
+def _fullness(view: ReplicaView) -> tuple[float, ReplicaId]:
+    return view.kv_used_tokens / view.kv_capacity_tokens, view.spec.id

@@ -9,13 +9,12 @@ A prefill is only cheap where nobody waits for one: targets that have prompts to
 be emptied. Whether anything should move at all is not known here (rebalance).
 """
 
-from collections.abc import Sequence
-
 from headway.core.constants import MigrationConfig
 from headway.core.entries import Plan
 from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.holding import Holding
+from headway.core.ids import ReplicaId
 from headway.core.migration import Migration
 from headway.core.pool import Pool
 from headway.core.scheduler import Scheduler
@@ -28,6 +27,10 @@ STALL_S = 0.05
 
 SAFE_OVERFLOW = 0.05
 """A target must stay below this with the request."""
+
+
+LASTING_S = 10.0
+"""Imbalance is not mended by those who have less than this to say: it would be back at once."""
 
 
 class Worth:
@@ -46,14 +49,11 @@ class Worth:
         """How likely its pool overflows as far ahead as is looked."""
         return Strain(self._fleet, replica, self._config.horizon_s, at)
 
-    def best(
-        self, pool: Pool, strain: Strain, at: float, reason: str, entries: Sequence[Entry] | None = None
-    ) -> Plan | None:
+    def best(self, pool: Pool, strain: Strain, at: float, reason: str) -> Plan | None:
         """The move from a replica that gains most, if any is worth it."""
         best: Plan | None = None
-        movable = self.movable(strain.replica, at) if entries is None else entries
-        for entry in sorted(movable, key=holds, reverse=True)[:8]:
-            target = self.cheapest(pool, entry, at, idle=True)
+        for entry in sorted(self.movable(strain.replica, at), key=holds, reverse=True)[:8]:
+            target = min(self.roomy(pool, entry, at), key=lambda view: self._soonest(entry, view), default=None)
             if target is None:
                 continue
             plan = self._worth(entry, strain, target, reason, at)
@@ -84,16 +84,23 @@ class Worth:
             == (source.model, source.version, source.precision, source.engine)
         ]
 
-    def cheapest(self, pool: Pool, entry: Entry, at: float, idle: bool = False) -> ReplicaView | None:
-        """Where it will be done soonest, of those that have room for it. `idle`: and have nothing to prefill."""
-        fits = []
-        for view in self.targets(pool, entry):
-            if idle and (view.prefill_backlog_tokens > 0.0 or view.waiting > 0.0):
-                continue
-            strain = self.strain(self._fleet.replicas[view.spec.id], at)
-            if strain.overflow(more=entry.share) <= SAFE_OVERFLOW:
-                fits.append(view)
-        return min(fits, key=lambda view: (self.done_s(entry, view), view.spec.id), default=None)
+    def cheapest(self, pool: Pool, entry: Entry, at: float) -> ReplicaView | None:
+        """Where it will be done soonest, of those that have room for it."""
+        fits = [view for view in self.targets(pool, entry) if self._fits(entry, view, at)]
+        return min(fits, key=lambda view: self._soonest(entry, view), default=None)
+
+    def roomy(self, pool: Pool, entry: Entry, at: float) -> list[ReplicaView]:
+        """Those who have room for it, and nothing to prefill."""
+        return [
+            view
+            for view in self.targets(pool, entry)
+            if view.prefill_backlog_tokens <= 0.0 and view.waiting <= 0.0 and self._fits(entry, view, at)
+        ]
+
+    def lasts(self, entry: Entry, target: ReplicaView) -> bool:
+        """Whether it will stay long enough where it goes for that to make a difference."""
+        left = entry.outstanding * step_s(target)
+        return left >= max(LASTING_S, self._config.remaining * (self._prefill_s(entry, target) + STALL_S))
 
     def done_s(self, entry: Entry, view: ReplicaView) -> float:
         """How long a request would take at a replica from now on."""
@@ -116,6 +123,13 @@ class Worth:
         if benefit <= self._config.margin * cost or left <= self._config.remaining * (prefill + STALL_S):
             return None
         return Plan(entry, target, reason, self.replayed(entry, target), benefit, cost)
+
+    def _fits(self, entry: Entry, view: ReplicaView, at: float) -> bool:
+        strain = self.strain(self._fleet.replicas[view.spec.id], at)
+        return strain.overflow(more=entry.share) <= SAFE_OVERFLOW
+
+    def _soonest(self, entry: Entry, view: ReplicaView) -> tuple[float, ReplicaId]:
+        return self.done_s(entry, view), view.spec.id
 
     def _prefill_s(self, entry: Entry, view: ReplicaView) -> float:
         return (view.prefill_backlog_tokens + self.replayed(entry, view)) / view.speed.prefill_tokens_per_s

@@ -110,6 +110,7 @@ def summarize(
     count = len(table.ok)
     counted = np.array(columns.times) >= scenario.warmup_s
     usage = np.array(columns.usage)[counted] if columns.usage else np.zeros((0, 1))
+    busy = usage[np.array(columns.times)[counted] <= columns.arrival[-1]] if len(usage) else usage
     spoken = np.array(columns.spoken)
     result = RunResult(
         policy=policy,
@@ -138,7 +139,7 @@ def summarize(
         fairness=float(spoken.sum() ** 2 / (len(spoken) * (spoken**2).sum())) if spoken.any() else 1.0,
         gpu_hours_per_1k_good=scenario.gpus * span / 3600 / good * 1000 if good else 0.0,
         decision_us=brain_s / max(1, len(columns.arrival)) * 1e6,
-        kv_gap_p95=_rank(usage.max(axis=1) - usage.min(axis=1), 0.95) if len(usage) else 0.0,
+        kv_gap_p95=_rank(busy.max(axis=1) - busy.min(axis=1), 0.95) if len(busy) else 0.0,
         urgent=int(table.urgent.sum()),
         urgent_good=int((table.urgent & table.good).sum()),
         urgent_ttft_p99_s=_rank(table.ttft[table.ok & table.urgent], 0.99),

@@ -15,9 +15,9 @@ class RunResult(msgspec.Struct, frozen=True):
     to dispatch. `preempted` counts requests preempted at least once, `preemptions` all times. `kv_usage_std` is the
     mean over time of the standard deviation of KV use across replicas. `fairness` is Jain's index of output tokens
     per replica (by capacity). `decision_us`: mean CPU time of the brain per request. `kv_gap_p95`: the fullest pool's
-    use less the emptiest's, 95 % quantile over time. `urgent`: requests of a high or critical tier. `moves`,
-    `failovers`, `evictions` of running requests that were made, `abandoned` ones, tokens prefilled again for them, and
-    what clients noticed of a move.
+    use less the emptiest's, 95 % quantile over the time in which requests come. `urgent`: requests of a high or
+    critical tier. `moves`, `failovers`, `evictions` of running requests that were made, `abandoned` ones, tokens
+    prefilled again for them, and what clients noticed of a move.
     """
 
     policy: str
