@@ -27,7 +27,7 @@ from headway.compose.simulate import contender
 from headway.compose.traces import open_workload
 from headway.core.constants import AdmissionConfig, BrainConfig
 from headway.core.tenant import Tier
-from headway.sim.measure import OK, SHED, Columns
+from headway.sim.columns import OK, SHED, Columns
 from headway.sim.prompt import prompts
 from headway.sim.run import play
 from headway.sim.scenario import RequestClass, Scenario

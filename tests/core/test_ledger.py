@@ -225,7 +225,8 @@ def test_since_tells_what_a_report_cannot_know() -> None:
 def test_the_log_is_bounded() -> None:
     account = Account(LedgerConfig(log_entries=10))
     for i in range(100):
-        account.grown(float(i), 1)
+        account.ticked = 1
+        account.grown(float(i))
     assert account.since(0.0).context == 10
 
 

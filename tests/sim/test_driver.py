@@ -13,8 +13,8 @@ from headway.compose.simulate import MakeBrain
 from headway.core.brain import Brain
 from headway.core.commands import Command
 from headway.core.events import Event, SampleTaken
+from headway.sim.columns import FAILED, OK, OPEN
 from headway.sim.driver import Driver
-from headway.sim.measure import FAILED, OK, OPEN
 from headway.sim.prompt import prompts
 from headway.sim.replica import SimReplica
 from headway.sim.run import simulate

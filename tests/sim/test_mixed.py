@@ -10,8 +10,8 @@ import pytest
 from headway.compose.simulate import MakeBrain
 from headway.core.commands import Command, Dispatch
 from headway.core.events import Event
+from headway.sim.columns import OK
 from headway.sim.driver import Driver
-from headway.sim.measure import OK
 from headway.sim.prompt import prompts
 from headway.sim.replica import SimReplica
 from headway.sim.scenario import Fault, PoolSpec, Scenario, Truth

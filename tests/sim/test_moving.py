@@ -15,8 +15,8 @@ from headway.core.events import AttemptFinished, Event, EvictionRefused, FirstTo
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
 from headway.core.tenant import Tier
+from headway.sim.columns import FAILED, OK
 from headway.sim.driver import Driver
-from headway.sim.measure import FAILED, OK
 from headway.sim.prompt import prompts
 from headway.sim.replica import SimReplica
 from headway.sim.scenario import Fault, PoolSpec, RequestClass, Scenario, Truth

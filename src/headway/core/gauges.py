@@ -154,9 +154,11 @@ def _used(sample: LoadSample, capacity: int) -> int | None:
 
 def _merge(last: LoadSample, sample: LoadSample) -> LoadSample:
     """The new report, with what it leaves out kept from the last: missing is never zero."""
-    kept = {
-        name: before
-        for name, now, before in zip(_MERGED, _merged(sample), _merged(last), strict=True)
-        if now is None and before is not None
-    }
+    values = _merged(sample)
+    if None not in values:
+        return sample
+    kept, known = {}, _merged(last)
+    for i, name in enumerate(_MERGED):
+        if values[i] is None and known[i] is not None:
+            kept[name] = known[i]
     return msgspec.structs.replace(sample, **kept) if kept else sample

@@ -54,6 +54,20 @@ class Law:
         near = self.survival[k]
         return near + (self.survival[k + 1] - near) * (x - edges[k]) / (edges[k + 1] - edges[k])
 
+    def outlive(self, x: int, ahead: Sequence[int], room: int) -> list[float]:
+        """P(l > x + a), given l > x, for every `a` of some in ascending order; 0 from `room` on."""
+        edges, survival, last, alive = self.edges, self.survival, self.edges[-1], self.at(x)
+        k, found = 0, []
+        for a in ahead:
+            y = x + a
+            if y >= last or a >= room:
+                found.append(0.0)
+                continue
+            k = bisect_right(edges, y, k) - 1
+            near = survival[k]
+            found.append((near + (survival[k + 1] - near) * (y - edges[k]) / (edges[k + 1] - edges[k])) / alive)
+        return found
+
     def quantile(self, p: float) -> int:
         """The least number of tokens that an output does not exceed with a probability of `p` (0 < p < 1)."""
         edges, ended = self.edges, self.ended

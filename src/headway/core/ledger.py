@@ -7,7 +7,6 @@ an unknown attempt) changes nothing and is counted in `Ledger.ignored`.
 """
 
 from collections import deque
-from collections.abc import Sequence
 
 from headway.core.constants import LedgerConfig
 from headway.core.entries import Since
@@ -21,7 +20,8 @@ class Account:
 
     `context`: tokens held by started entries (prompt and generated); `hits`: cached part of those prompts;
     `prefill`: uncached tokens of the others (P); `reserved`: output expected and not generated yet; `decoding`:
-    entries whose content was seen; `generated`, `dispatched` and `prefilled` (uncached tokens) only grow.
+    entries whose content was seen; `generated`, `dispatched` and `prefilled` (uncached tokens) only grow. `ticked`:
+    generated in the tick of progress that is being told.
     """
 
     __slots__ = (
@@ -40,6 +40,7 @@ class Account:
         "prefilled",
         "reserved",
         "started",
+        "ticked",
     )
 
     def __init__(self, config: LedgerConfig | None = None) -> None:
@@ -55,6 +56,7 @@ class Account:
         self.reserved = 0
         self.generated = 0
         self.dispatched = 0
+        self.ticked = 0
         self._area = 0.0
         self._area_at = 0.0
         self._log: deque[tuple[float, int, int, int, int, int]] = deque(maxlen=(config or LedgerConfig()).log_entries)
@@ -90,17 +92,18 @@ class Account:
         self.decoding += 1
 
     def grow(self, entry: Entry, tokens: int) -> None:
-        """It generated more. The caller logs the sum of a tick once (`grown`)."""
+        """It generated more. A tick of those seen decoding is logged once (`grown`), not here."""
         left = entry.reserve - entry.generated
         if left > 0:
             self.reserved -= tokens if tokens < left else left
         entry.generated += tokens
         self.context += tokens
 
-    def grown(self, at: float, tokens: int) -> None:
-        """Remember that entries seen decoding grew by so much in all."""
-        self.generated += tokens
-        self._log.append((at, tokens, 0, 0, 0, 0))
+    def grown(self, at: float) -> None:
+        """A tick is over: remember by how much entries seen decoding grew in all."""
+        self.generated += self.ticked
+        self._log.append((at, self.ticked, 0, 0, 0, 0))
+        self.ticked = 0
 
     def revise(self, entry: Entry, reserve: int, part: Share) -> None:
         """The forecast of a running attempt changed. The curve is not touched: a rebuild follows."""
@@ -196,12 +199,14 @@ class Ledger:
         entry.heard_at = at
         return entry
 
-    def progress(self, counts: Sequence[tuple[AttemptId, int]], at: float) -> list[ReplicaId]:
+    def progress(self, counts: list[tuple[AttemptId, int]], at: float) -> list[ReplicaId]:
         """Tokens generated so far, per attempt. Returns the replicas that advanced, in order of first mention."""
-        known, accounts = self.entries.get, self.accounts
-        advanced: dict[ReplicaId, int] = {}
+        entries, accounts = self.entries, self.accounts
+        advanced: list[ReplicaId] = []
+        replica_id = ReplicaId("")
+        account: Account | None = None
         for attempt_id, count in counts:
-            entry = known(attempt_id)
+            entry = entries.get(attempt_id)
             if entry is None:
                 self.ignored += 1
                 continue
@@ -209,13 +214,18 @@ class Ledger:
                 self.first_token(attempt_id, at)
             entry.heard_at = at
             tokens = count - entry.generated
-            if tokens > 0:
+            if tokens <= 0:
+                continue
+            if account is None or entry.replica_id is not replica_id:  # those of a replica mostly come together
                 replica_id = entry.replica_id
-                accounts[replica_id].grow(entry, tokens)
-                advanced[replica_id] = advanced.get(replica_id, 0) + tokens
-        for replica_id, tokens in advanced.items():
-            accounts[replica_id].grown(at, tokens)
-        return list(advanced)
+                account = accounts[replica_id]
+                if not account.ticked:
+                    advanced.append(replica_id)
+            account.grow(entry, tokens)
+            account.ticked += tokens
+        for replica_id in advanced:
+            accounts[replica_id].grown(at)
+        return advanced
 
     def settle(self, attempt_id: AttemptId, at: float) -> Entry | None:
         """The end of an attempt. Said twice, the second is ignored."""

@@ -19,6 +19,8 @@ from headway.core.constants import LengthConfig
 from headway.core.law import Counts, Law
 from headway.core.request import RequestInfo
 
+_NO_LIMIT = 1 << 60
+
 
 class _Ratio:
     """Bytes and tokens of prompts seen, as decayed sums."""
@@ -206,12 +208,9 @@ class LengthModel:
         return law.left(start, start + limit - generated if limit else 0)
 
     def survival(self, name: str, generated: int, limit: int, ahead: Sequence[int]) -> Sequence[float]:
-        """P(still running after `ahead` more tokens), given `generated` so far; one per entry of `ahead`."""
+        """P(still running after `ahead` more tokens, in ascending order), given `generated` so far; one for each."""
         law = self._law(name)
-        start = law.clamp(generated)
-        alive, at = law.at(start), law.at
-        room = limit - generated if limit else None
-        return [0.0 if room is not None and a >= room else at(start + a) / alive for a in ahead]
+        return law.outlive(law.clamp(generated), ahead, limit - generated if limit else _NO_LIMIT)
 
     def _bin(self, tokens: int, censored: bool) -> tuple[int, bool, float]:
         """Bin k holds edges[k] < tokens <= edges[k + 1]; of a bin in which it was cut, an output has passed a part."""

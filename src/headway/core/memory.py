@@ -39,6 +39,17 @@ def _octet(values: Sequence[float]) -> Octet:
     return (a, b, c, d, e, f, g, h)
 
 
+def _further(worst: float, mean: float, var: float, far: float, most: float) -> float:
+    """The larger of a reach and that of one more horizon: so many deviations beyond the mean, and never beyond what all
+    would hold. (Of a rounding residue below 0 there is no deviation.)"""
+    reach = mean + far * math.sqrt(var) if var > 0.0 else mean
+    if reach <= worst:
+        return worst
+    if reach <= most:
+        return reach
+    return most if most > worst else worst
+
+
 class Outlook:
     """A survival per horizon, prepared so that the shares of many requests can be made from it cheaply.
 
@@ -48,16 +59,20 @@ class Outlook:
     __slots__ = ("_ahead", "_alive", "_grown", "_growth", "_sequences", "_spread", "_spread_growth")
 
     def __init__(self, survival: Sequence[float], sequences: int = 1) -> None:
-        ahead = [float(sequences * step) for step in HORIZONS]
-        spreads = [math.sqrt(s * (1.0 - s)) for s in survival]
-        grown = [s * g for s, g in zip(survival, ahead, strict=True)]
+        ahead: list[float] = []
+        grown: list[float] = []
+        most = spread = spread_growth = 0.0
+        for i, step in enumerate(HORIZONS):
+            s, g = survival[i], float(sequences * step)
+            deviation = math.sqrt(s * (1.0 - s))
+            ahead.append(g)
+            grown.append(s * g)
+            most = max(most, s * g)
+            spread = max(spread, deviation)
+            spread_growth = max(spread_growth, deviation * g)
         self._sequences = sequences
-        self._alive = _octet(survival)
-        self._ahead = _octet(ahead)
-        self._grown = _octet(grown)
-        self._growth = max(grown)
-        self._spread = max(spreads)
-        self._spread_growth = max([d * g for d, g in zip(spreads, ahead, strict=True)])
+        self._alive, self._ahead, self._grown = _octet(survival), _octet(ahead), _octet(grown)
+        self._growth, self._spread, self._spread_growth = most, spread, spread_growth
 
     def share(self, context: float) -> Share:
         """The share of a request that holds `context` tokens now.
@@ -144,15 +159,19 @@ class Curve:
         return self._peak
 
     def _find_peak(self, z: float) -> tuple[float, float]:
-        worst, context, sequences, sqrt = 0.0, self._context, self._sequences, math.sqrt
-        for step, mean, var, care in zip(HORIZONS, self.mean, self.var, CARE):  # noqa: B905 equal by construction
-            reach = mean + z * care * sqrt(var) if var > 0.0 else mean  # a rounding residue may be below 0
-            if reach > worst:
-                most = context + step * sequences
-                if reach <= most:
-                    worst = reach
-                elif most > worst:
-                    worst = most
+        m0, m1, m2, m3, m4, m5, m6, m7 = self.mean
+        v0, v1, v2, v3, v4, v5, v6, v7 = self.var
+        k0, k1, k2, k3, k4, k5, k6, k7 = CARE
+        h0, h1, h2, h3, h4, h5, h6, h7 = HORIZONS
+        c, n = self._context, self._sequences
+        worst = _further(0.0, m0, v0, z * k0, c + h0 * n)
+        worst = _further(worst, m1, v1, z * k1, c + h1 * n)
+        worst = _further(worst, m2, v2, z * k2, c + h2 * n)
+        worst = _further(worst, m3, v3, z * k3, c + h3 * n)
+        worst = _further(worst, m4, v4, z * k4, c + h4 * n)
+        worst = _further(worst, m5, v5, z * k5, c + h5 * n)
+        worst = _further(worst, m6, v6, z * k6, c + h6 * n)
+        worst = _further(worst, m7, v7, z * k7, c + h7 * n)
         top = max(self.mean)
         sigma = (worst - top) / z if worst > top and z > 0.0 else 0.0
         return top, sigma * sigma

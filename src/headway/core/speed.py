@@ -88,8 +88,11 @@ class _Fit:
         """Observe, with a residual relative to `scale`; the past counts `keep` of what it did."""
         a, b, c = x[0] / scale, x[1] / scale, x[2] / scale
         y = seconds / scale
-        self.xx = [v * keep + d for v, d in zip(self.xx, (a * a, a * b, a * c, b * b, b * c, c * c), strict=True)]
-        self.xy = [v * keep + d for v, d in zip(self.xy, (a * y, b * y, c * y), strict=True)]
+        p, q, r, s, t, u = self.xx
+        k = keep
+        self.xx = [p * k + a * a, q * k + a * b, r * k + a * c, s * k + b * b, t * k + b * c, u * k + c * c]
+        v, w, z = self.xy
+        self.xy = [v * k + a * y, w * k + b * y, z * k + c * y]
         self.weight = self.weight * keep + 1.0
         self.count += 1
 
@@ -103,10 +106,13 @@ class _Fit:
     def solve(self, pseudo: list[float], target: Vector) -> None:
         """Fit what was observed and pseudo-observations with moments `pseudo` that agree with factor * target."""
         p, q, r, s, t, u = pseudo
-        a, b, c = (v * self.factor for v in target)
-        xy = (p * a + q * b + r * c, q * a + s * b + t * c, r * a + t * b + u * c)
+        a, b, c = target
+        a, b, c = a * self.factor, b * self.factor, c * self.factor
+        x0, x1, x2, x3, x4, x5 = self.xx
+        y0, y1, y2 = self.xy
         self.theta = non_negative(
-            [v + w for v, w in zip(self.xx, pseudo, strict=True)], [v + w for v, w in zip(self.xy, xy, strict=True)]
+            [x0 + p, x1 + q, x2 + r, x3 + s, x4 + t, x5 + u],
+            [y0 + (p * a + q * b + r * c), y1 + (q * a + s * b + t * c), y2 + (r * a + t * b + u * c)],
         )
 
 
@@ -149,8 +155,10 @@ class _Kind:
             return kind.theta if kind.count else self.prior
         factor, alike = own.ratio(kind.theta), self._config.alike
         own.factor = 1.0 if 1.0 / alike < factor < alike else factor
-        lean = self._config.shrink / (kind.weight + self._config.prior)
-        own.solve([(v + w) * lean for v, w in zip(kind.xx, self._ridge(), strict=True)], kind.theta)
+        n = self._config.shrink / (kind.weight + self._config.prior)
+        p, q, r, s, t, u = kind.xx
+        a, b, c, d, e, f = self._ridge()
+        own.solve([(p + a) * n, (q + b) * n, (r + c) * n, (s + d) * n, (t + e) * n, (u + f) * n], kind.theta)
         apart = own.predict(self._typical) / kind.predict(self._typical)
         return kind.theta if 1.0 / self._config.same < apart < self._config.same else own.theta
 
@@ -160,9 +168,9 @@ class _Kind:
 
     def _ridge(self) -> list[float]:
         """Moments of the pseudo-observations of the prior: one per coefficient, at an ordinary x."""
-        base = self.fit.factor * sum(p * t for p, t in zip(self.prior, self._typical, strict=True))
-        a, b, c = (self._config.prior * (t / base) ** 2 for t in self._typical)
-        return [a, 0.0, 0.0, b, 0.0, c]
+        (p, q, r), (a, b, c), weight = self.prior, self._typical, self._config.prior
+        base = self.fit.factor * (p * a + q * b + r * c)
+        return [weight * (a / base) ** 2, 0.0, 0.0, weight * (b / base) ** 2, 0.0, weight * (c / base) ** 2]
 
 
 class _Belief:

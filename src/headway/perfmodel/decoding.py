@@ -16,7 +16,7 @@ class Job:
     `pieces`: (key, full blocks) of the prompt, in order, as far as it can be shared. `limit`: output tokens until it
     ends. `length`: prompt and generated tokens when it last changed its state; `computed`: those with a KV entry then.
     `since`: the step from which it decodes, one token a step (-1: it does not). `recomputed`: tokens computed again
-    after preemptions.
+    after preemptions. `nodes`: the pieces that it shares or could, of `shared` blocks in all; `own`: its other blocks.
     """
 
     __slots__ = (
@@ -35,6 +35,7 @@ class Job:
         "preemptions",
         "prompt",
         "recomputed",
+        "shared",
         "since",
         "started",
     )
@@ -52,13 +53,9 @@ class Job:
         self.recomputed = 0
         self.since = -1
         self.nodes: list[Node] = []
+        self.shared = 0
         self.own = 0
         self.started = self.first_token = self.last_token = -1.0
-
-    @property
-    def shared(self) -> int:
-        """Blocks of the pieces that it shares or could."""
-        return sum([node.blocks for node in self.nodes])
 
     def tokens(self, step: int) -> int:
         """Output tokens after `step` steps of its engine."""
@@ -75,7 +72,7 @@ class Decoding:
         self.context = 0
         self.step = 0
         self._size = block_size
-        self._phases = [0] * block_size  # how many need a block at step s, by s modulo the size of one
+        self._phases = [0] * (2 * block_size)  # how many need a block at step s, by s modulo the size of one; twice
         self._due: list[tuple[int, int, Job]] = []
         self._pushed = 0
 
@@ -84,13 +81,13 @@ class Decoding:
         job.since = self.step
         self.count += 1
         self.context += job.length
-        self._phases[(job.since - job.length + 1) % self._size] += 1
+        self._note(job, 1)
         self._pushed += 1
         heapq.heappush(self._due, (job.since + job.limit - job.generated, self._pushed, job))
 
     def stop(self, job: Job) -> None:
         """It does no longer: bring it up to date."""
-        self._phases[(job.since - job.length + 1) % self._size] -= 1
+        self._note(job, -1)
         ahead = self.step - job.since
         job.generated += ahead
         job.length += ahead
@@ -99,6 +96,12 @@ class Decoding:
         self.count -= 1
         self.context -= job.length
         job.own = -(-job.computed // self._size) - job.shared
+
+    def _note(self, job: Job, change: int) -> None:
+        """One more, or less, needs a block whenever its turn comes."""
+        phase = (job.since - job.length + 1) % self._size
+        self._phases[phase] += change
+        self._phases[phase + self._size] += change
 
     def advance(self, steps: int) -> list[Job]:
         """So many steps were done. Returns those who said their last token in the last of them; they are stopped."""
@@ -130,17 +133,16 @@ class Decoding:
 
     def blocks_for(self, steps: int) -> int:
         """Blocks that the next `steps` steps need."""
-        cycles, rest = divmod(steps, self._size)
-        phases, step, size = self._phases, self.step, self._size
-        return cycles * self.count + sum([phases[(step + ahead) % size] for ahead in range(rest)])
+        size = self._size
+        start, rest = self.step % size, steps % size
+        return steps // size * self.count + sum(self._phases[start : start + rest])
 
     def steps_within(self, free: int) -> int:
         """Steps for which `free` blocks last (at least one: that one was looked at). Somebody must decode."""
-        phases, size, step = self._phases, self._size, self.step
-        cycles, left = divmod(free, self.count)
-        steps = cycles * size
-        for ahead in range(size):
-            left -= phases[(step + ahead) % size]
+        size, left = self._size, free % self.count
+        steps, start = free // self.count * size, self.step % size
+        for needed in self._phases[start : start + size]:
+            left -= needed
             if left < 0:
                 break
             steps += 1

@@ -225,7 +225,7 @@ class JumpEngine:
                 return
             pool.share(known)
             job.nodes = known
-            job.own = 0
+            job.shared, job.own = blocks, 0
             job.computed = blocks * size
             self._note_admission(job, at)
             self.running[self.waiting.popleft()] = None
@@ -360,6 +360,7 @@ class JumpEngine:
             if node is None:  # somebody else computed the same: what follows stays without a name, too
                 return
             job.own -= blocks
+            job.shared += blocks
             job.nodes.append(node)
             index += 1
 
@@ -371,7 +372,7 @@ class JumpEngine:
             self._filling.remove(job)
         del self.running[job]
         self.pool.release(job.nodes, job.own, self.config.enable_prefix_caching)
-        job.nodes, job.own = [], 0
+        job.nodes, job.shared, job.own = [], 0, 0
 
     def _preempt(self, job: Job) -> None:
         """Take its memory back; it starts over at the head of the queue. No token is lost."""

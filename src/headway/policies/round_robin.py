@@ -8,18 +8,11 @@ scheduling: Waldspurger and Weihl, 1995); the least is next. Who comes back afte
 from collections.abc import Sequence
 from math import inf
 
-import msgspec
-
 from headway.core.demand import Demand
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Plugin
 from headway.core.view import ReplicaView
-
-
-class RoundRobinConfig(msgspec.Struct, frozen=True):
-    """`max_models` bounds the state: the model not asked for longest starts anew."""
-
-    max_models: int = 1024
+from headway.policies.weights import RoundRobinConfig
 
 
 class _Turns:

@@ -1,4 +1,4 @@
-"""The constants of the default policy: apart from it, because `make fast` compiles the policy, but never a Struct."""
+"""The constants of the policies that `make fast` compiles: apart from them, because it must never compile a Struct."""
 
 import msgspec
 
@@ -10,3 +10,9 @@ class HeadroomConfig(msgspec.Struct, frozen=True):
 
     tolerance: float = 0.01
     crowded: float = 0.8
+
+
+class RoundRobinConfig(msgspec.Struct, frozen=True):
+    """`max_models` bounds the state: the model not asked for longest starts anew."""
+
+    max_models: int = 1024

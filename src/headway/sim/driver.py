@@ -1,14 +1,14 @@
 """The only holder of the brain in the simulator: a heap of what happens next, events in, commands performed.
 
 It mirrors gateway/driver and decides nothing. A request is followed from arrival to its one end; what became of it is
-written into a `Ledger` of plain columns (`measure`). Virtual time: the only clock read is the one that measures what a
+written into plain `columns`. Virtual time: the only clock read is the one that measures what a
 decision costs.
 """
 
-import heapq
 import random
-import time
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from time import perf_counter
 from typing import Any, Protocol
 
 from headway.core.commands import (
@@ -44,7 +44,7 @@ from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.request import RequestInfo
 from headway.perfmodel.decoding import Job
-from headway.sim.measure import Columns
+from headway.sim.columns import Columns
 from headway.sim.moving import Moving
 from headway.sim.prompt import Prompt
 from headway.sim.replica import SimReplica
@@ -58,6 +58,8 @@ TIMELINE_S = 1.0
 
 BLOCK = 16
 """Tokens of a KV block, as in `prompt`."""
+
+_OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
 
 
 class Deciding(Protocol):
@@ -85,7 +87,7 @@ class Driver:
         self.columns = Columns(requests, prompts, replicas, tiers(scenario.classes, len(requests), seed))
         self.brain_s = 0.0
         self.now = 0.0
-        self._brain = brain
+        self._handle = brain.handle
         self._replicas = {replica.id: replica for replica in replicas}
         self._scenario = scenario
         self._requests = requests
@@ -101,6 +103,8 @@ class Driver:
         self._timers: dict[str, float] = {}
         self._base: dict[AttemptId, int] = {}
         self._said = [0] * len(requests)
+        self._known = scenario.clairvoyant
+        self._moves = scenario.moves
         self._moving = Moving(self)
         self._perform: dict[type, Callable[[Any], None]] = {
             Dispatch: self._dispatch,
@@ -129,7 +133,7 @@ class Driver:
                 if progress is not None and not self._next & 0xFF:
                     progress(self._next / count)
             else:
-                self.now, _, act, what = heapq.heappop(heap)
+                self.now, _, act, what = heappop(heap)
                 act(self.now, what)
         self.columns.finish(self.now, self._replicas.values(), self._moving.stalls)
         return self.columns
@@ -150,12 +154,12 @@ class Driver:
 
     def _push(self, at: float, act: Callable[[float, Any], None], what: Any) -> None:
         self._pushed += 1
-        heapq.heappush(self._heap, (at, self._pushed, act, what))
+        heappush(self._heap, (at, self._pushed, act, what))
 
     def _post(self, event: Event) -> None:
-        began = time.perf_counter()
-        commands = self._brain.handle(event)
-        self.brain_s += time.perf_counter() - began
+        began = perf_counter()
+        commands = self._handle(event)
+        self.brain_s += perf_counter() - began
         if self._journal is not None:
             self._journal(event, commands)
         perform = self._perform
@@ -172,7 +176,7 @@ class Driver:
         name = RequestId(f"{index:07d}")
         self._index[name] = index
         self._open += 1
-        known = self._scenario.clairvoyant
+        known = self._known
         info = RequestInfo(
             name,
             MODEL,
@@ -186,7 +190,7 @@ class Driver:
             fingerprint=index + 1,
             precision_floor=self._scenario.precision_floor,
             tier=self.columns.tier[index],
-            resumable=self._scenario.moves,
+            resumable=self._moves,
         )
         self._post(RequestArrived(self.now, info))
 
@@ -262,16 +266,15 @@ class Driver:
                 self._end(AttemptId(job.id), self._success(job))
 
     def _success(self, job: Job) -> Outcome:
-        known = self._scenario.clairvoyant
         return Outcome(
-            OutcomeKind.OK,
+            _OK,
             200,
             committed=True,
             sent=True,
             prompt_tokens=job.prompt,
             cached_tokens=job.cached,
             output_tokens=self._base[AttemptId(job.id)] + job.generated,
-            hit_limit=known,
+            hit_limit=self._known,
         )
 
     def _refuse(self, at: float, attempt: AttemptId) -> None:
@@ -285,14 +288,13 @@ class Driver:
             return
         index, _, job = self._jobs.pop(attempt)
         self.columns.ended(index, job)
-        goes_on = outcome.resumable or not (
-            outcome.kind is OutcomeKind.OK or outcome.committed or outcome.kind is OutcomeKind.CLIENT_ERROR
-        )
+        ok = outcome.kind is _OK
+        goes_on = not ok and (outcome.resumable or not (outcome.committed or outcome.kind is OutcomeKind.CLIENT_ERROR))
         if goes_on:
             self._said[index] = max(self._said[index], outcome.output_tokens)
             self._moving.orphaned(attempt)
         else:
-            self._close(attempt, index, outcome.kind is OutcomeKind.OK)
+            self._close(attempt, index, ok)
         transfer = self._moving.lost(attempt)
         self._base.pop(attempt)
         self._post(AttemptFinished(self.now, attempt, outcome))
@@ -405,7 +407,9 @@ class Driver:
             self._post(ProbeFailed(at, name, "refused", refused=True))
 
     def _tick(self, at: float, _what: None) -> None:
-        counts = [count for replica in self._replicas.values() for count in replica.progress(at)]
+        counts: list[tuple[AttemptId, int]] = []
+        for replica in self._replicas.values():
+            counts += replica.progress(at)
         if counts:
             self._post(Progress(at, counts))
         self._push(at + self._scenario.progress_s, self._tick, None)
@@ -444,7 +448,7 @@ class Driver:
     def _lose(self, attempt: AttemptId, said: int) -> None:
         committed = said > 0
         kind = OutcomeKind.TRUNCATED if committed else OutcomeKind.RESET
-        resumable = committed and self._scenario.moves
+        resumable = committed and self._moves
         self._end(attempt, Outcome(kind, 0, committed, True, output_tokens=said, resumable=resumable))
 
     def _mend(self, at: float, what: tuple[Fault, SimReplica]) -> None:

@@ -8,8 +8,6 @@ place. If that takes too long, or the target is lost, the client gets what was h
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-import msgspec
-
 from headway.core.commands import Migrate
 from headway.core.ids import AttemptId
 from headway.core.outcome import Outcome, OutcomeKind
@@ -20,17 +18,20 @@ PATIENCE_S = 2.0
 """What is held back of a source is given to the client after so long."""
 
 
-class Transfer(msgspec.Struct):
-    """One move. `held_from`: since when the source is held back (-1: it is not yet); `said`: tokens
-    the target was warmed with."""
+class Transfer:
+    """One move. `warm`: the job that computes what is known, until it has; `held_from`: since when the source is held
+    back (-1: it is not yet); `said`: tokens the target was warmed with."""
 
-    index: int
-    source: AttemptId
-    target: AttemptId
-    replica: SimReplica
-    warm: Job | None = None
-    held_from: float = -1.0
-    said: int = 0
+    __slots__ = ("held_from", "index", "replica", "said", "source", "target", "warm")
+
+    def __init__(self, index: int, source: AttemptId, target: AttemptId, replica: SimReplica) -> None:
+        self.index = index
+        self.source = source
+        self.target = target
+        self.replica = replica
+        self.warm: Job | None = None
+        self.held_from = -1.0
+        self.said = 0
 
 
 class Running(Protocol):

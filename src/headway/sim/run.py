@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from headway.sim.columns import Columns
 from headway.sim.driver import Deciding, Driver, Journal
-from headway.sim.measure import Columns, summarize
+from headway.sim.measure import summarize
 from headway.sim.prompt import Prompt, prompts
 from headway.sim.replica import SimReplica
 from headway.sim.scenario import Scenario
