@@ -13,11 +13,16 @@ Runs = Mapping[str, Sequence["Found"]]
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One run; how long a drained replica took to be empty (s); how long streams stood still when theirs died (s)."""
+    """One run; how long a drained replica took to be empty (s); how long streams stood still when theirs died (s), and
+    how long it takes the others, busy with nothing else, to compute what it had; TTFTs of urgent requests (s), and how
+    long they were held (s)."""
 
     result: RunResult
     empty_s: float = 0.0
     gaps: tuple[float, ...] = ()
+    bound_s: float = 0.0
+    urgent: tuple[float, ...] = ()
+    held: tuple[float, ...] = ()
 
 
 def pressure_table(title: str, runs: Runs) -> str:
@@ -100,6 +105,32 @@ def urgent_table(found: Mapping[str, Runs]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def full_table(title: str, runs: Runs) -> str:
+    """What urgent requests got of full pools, all seeds together."""
+    head = (
+        "| variant | urgent | their TTFT p50 / p90 / p99 / longest s | held p90 / p99 s | good of them |"
+        " good of the low ones | TTFT p99 of all s | preempted | evictions / 100 requests | moves / 100 |"
+    )
+    lines = [_title(title, runs), "", head, _rule(head)]
+    for name, of in runs.items():
+        ttft, held = (np.sort([each for f in of for each in getattr(f, field)]) for field in ("urgent", "held"))
+        urgent, good = sum(f.result.urgent for f in of), sum(f.result.urgent_good for f in of)
+        rest = sum(f.result.requests for f in of) - urgent
+        cells = (
+            f"{urgent}",
+            " / ".join(f"{ttft[int(q * (len(ttft) - 1))]:.2f}" for q in (0.5, 0.9, 0.99, 1.0)),
+            " / ".join(f"{held[int(q * (len(held) - 1))]:.2f}" for q in (0.9, 0.99)),
+            f"{good / max(1, urgent):.4f}",
+            f"{(sum(f.result.good for f in of) - good) / max(1, rest):.4f}",
+            f"{_mean(of, 'ttft_p99_s'):.2f}",
+            f"{_rate(of, 'preempted'):.2%}",
+            f"{_rate(of, 'evictions') * 100:.2f}",
+            f"{_rate(of, 'moves') * 100:.2f}",
+        )
+        lines.append(_row(name, *cells))
+    return "\n".join(lines) + "\n"
+
+
 def drain_table(found: Mapping[str, Runs]) -> str:
     """How long it takes to empty one of four."""
     head = "| point | variant | empty after, s: mean (longest) | ended in an error | good | moves |"
@@ -119,14 +150,15 @@ def drain_table(found: Mapping[str, Runs]) -> str:
 
 def death_table(found: Mapping[str, Runs]) -> str:
     """What the death of one of four costs."""
-    head = "| point | variant | lost | went on elsewhere | gap p50 / p99 s | good |"
+    head = "| point | variant | lost | went on elsewhere | gap p50 / p99 s | all others' prefill of that, s | good |"
     lines = [head, _rule(head)]
     for point, runs in found.items():
         for name, of in runs.items():
             gaps = np.sort([gap for f in of for gap in f.gaps])
             gap = f"{gaps[len(gaps) // 2]:.2f} / {gaps[int(0.99 * (len(gaps) - 1))]:.2f}" if len(gaps) else "-"
             lost = sum(f.result.failed for f in of)
-            lines.append(_row(point, name, f"{lost}", f"{len(gaps)}", gap, f"{_mean(of, 'good_share'):.4f}"))
+            bound = f"{np.mean([f.bound_s for f in of]):.2f}" if len(gaps) else "-"
+            lines.append(_row(point, name, f"{lost}", f"{len(gaps)}", gap, bound, f"{_mean(of, 'good_share'):.4f}"))
     return "\n".join(lines) + "\n"
 
 

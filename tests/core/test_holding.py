@@ -201,6 +201,23 @@ def test_a_prompt_waits_for_its_turn_and_a_timer_lets_it_go() -> None:
     assert released(house.tell(TimerFired(house.now, "queue:m"))) == ["s"]
 
 
+def test_who_matters_is_found_behind_one_that_was_overtaken_too_often() -> None:
+    config = BrainConfig(admission=AdmissionConfig(pace=False, late_bypass=0))
+    house = House(FewestInFlight(binds_late=True), config)
+    house.add("a", kv_capacity_tokens=1000)
+    assert sent_to(ask(house, "r", 900))
+    assert only(ask(house, "old", 900), Hold)
+    house.wait(20.0)
+    house.brain._holding.release(house.brain._scheduler.pools.values(), house.now, [])
+    holding, admission = house.brain._holding, house.brain._admission
+    assert holding.blocked("m", 1) is None
+    assert only(ask(house, "urgent", 900, tier=1), Hold)
+    assert [item.job.request.id for item in admission.queues["m"]] == ["old", "urgent"]
+    found = holding.blocked("m", 1)
+    assert found is not None
+    assert found.request.id == "urgent"
+
+
 def test_what_is_urgent_is_not_paced() -> None:
     house = paced("a", target=1.0)
     assert sent_to(house.ask("r", prompt_tokens=500)) == A

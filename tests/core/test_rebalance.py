@@ -340,6 +340,16 @@ class TestUrgent:
             out += scene.end(evict.attempt_id, OutcomeKind.EVICTED, committed=True, output_tokens=5, resumable=True)
         assert only(out, Dispatch)[0].request_id == "urgent"
 
+    def test_a_move_under_way_keeps_nobody_from_making_room(self) -> None:
+        scene = Scene("a", "b", held=True)
+        scene.run("moved", "a", 100)
+        for number in range(3):
+            scene.run(f"low{number}", "a", 3000, tier=Tier.LOW)
+        scene.tell(MigrateAsked(scene.now, RequestId("moved"), ReplicaId("b")))
+        scene.run("own", "b", 9000, tier=Tier.HIGH)
+        self.want(scene, 2000)
+        assert [evict.attempt_id for evict in only(scene.tick(), Evict)] == ["low0-0"]
+
     def test_it_is_looked_at_at_once(self) -> None:
         scene = Scene("a", "b", held=True)
         for name in ("a", "b"):

@@ -344,9 +344,9 @@ class Holding:
     def blocked(self, model: str, tier: int) -> Job | None:
         """The first who waits for a model and is at least so important, None if nobody is."""
         for queue in self._admission.lanes(model):
-            head = next(iter(queue), None)
-            if head is not None and head.job.request.tier >= tier:
-                return head.job
+            for item in islice(queue, 2):  # the very first may be one that was overtaken too often
+                if item.job.request.tier >= tier:
+                    return item.job
         return None
 
     @property

@@ -254,8 +254,10 @@ class Rebalance:
             replica = self._fleet.replicas[view.spec.id]
             below = [
                 entry
-                for entry in self._worth.movable(replica, at)
-                if entry.request.tier < head.request.tier and self._migration.may_evict(entry)
+                for entry in replica.account.entries.values()
+                if entry.request.tier < head.request.tier
+                and self._migration.may_move(entry, at)
+                and self._migration.may_evict(entry)
             ]
             found = victims(self._fleet, replica, head, below, at)
             if found:
