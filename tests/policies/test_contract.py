@@ -6,7 +6,6 @@ import pkgutil
 import random
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from headway.core.view import ReplicaView
 from headway.policies.books import Books
 from tests.interpreted import COMPILED
 from tests.policies.fleet import FAST, SLOW, UNKNOWN, busy, demand, pick, send, view
+from tests.views import told
 
 PLUGINS: dict[str, Plugin] = {
     info.name: module.PLUGIN
@@ -104,7 +104,7 @@ def test_costs_are_one_tuple_per_view_and_in_range(
     name: str, views: list[ReplicaView], wanted: Demand, seed: int
 ) -> None:
     policy = make(name)
-    before = msgspec.json.encode(views), msgspec.json.encode(wanted)
+    before = [told(each) for each in (*views, wanted)]
     costs = policy.costs(wanted, views, 1.0, random.Random(seed))
     assert len(costs) == len(views)
     for cost in costs:
@@ -114,7 +114,7 @@ def test_costs_are_one_tuple_per_view_and_in_range(
     somebody = min(cost[0] for cost in costs) < math.inf
     known = all(view.kv_capacity_tokens and not view.stale and view.in_flight + view.running for view in views)
     assert somebody or known, "an idle replica, or one that nothing is known of, must be able to take it"
-    assert before == (msgspec.json.encode(views), msgspec.json.encode(wanted))
+    assert before == [told(each) for each in (*views, wanted)]
 
 
 @pytest.mark.slow
