@@ -18,7 +18,7 @@ from headway.compose.simulate import contender
 from headway.core.commands import Command, Reject
 from headway.core.constants import AdmissionConfig, BrainConfig
 from headway.core.events import Event, RequestArrived
-from headway.sim.measure import OK
+from headway.sim.columns import OK
 from headway.sim.run import play
 from headway.sim.scenario import PoolSpec, Scenario, Truth
 from headway.workload.request import Request, Segment
