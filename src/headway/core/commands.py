@@ -128,8 +128,8 @@ class LevelChanged(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 class Moved(msgspec.Struct, frozen=True, tag=True, gc=False):
     """What became of a move of a running request. `result`: "planned" (dry run), "begun", "cut", "abandoned" (`reason`
-    says by whom), "failed_over", "evicted", "resumed", "refused". `replayed_tokens` had to be prefilled again;
-    `benefit_s` and `cost_s` are what was expected of it (request-seconds)."""
+    says by whom), "failed_over", "evicted", "recalled" (before it had begun), "resumed", "refused". `replayed_tokens`
+    had to be prefilled again; `benefit_s` and `cost_s` are what was expected of it (request-seconds)."""
 
     at: float
     request_id: RequestId
