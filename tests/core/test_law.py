@@ -62,3 +62,11 @@ def test_a_law_stands_until_an_eighth_is_new() -> None:
 def test_a_limit_beyond_all_that_is_known_limits_nothing() -> None:
     law = Law(EDGES, [0.2] * 16)
     assert law.left(0, 10**6) == law.left(0, 0)
+
+
+@given(hazards, st.integers(0, 14), st.integers(1, 20))
+def test_what_is_outlived_is_the_law_itself_step_by_step(hazard: list[float], start: int, room: int) -> None:
+    law = Law(EDGES, hazard)
+    ahead = (0, 1, 3, 4, 9, 15, 40)
+    expected = [0.0 if step >= room else law.at(start + step) / law.at(start) for step in ahead]
+    assert law.outlive(start, ahead, room) == expected

@@ -222,6 +222,18 @@ def test_since_tells_what_a_report_cannot_know() -> None:
     assert account.since(0.0).in_flight == 1, "older changes are forgotten"
 
 
+def test_a_tick_may_name_replicas_in_any_order() -> None:
+    ledger = books("a", "b")
+    for name, replica in (("r-0", "a"), ("s-0", "b"), ("t-0", "a"), ("u-0", "b")):
+        ledger.open(entry(name, replica), 0.0)
+    told = [(AttemptId(name), count) for name, count in (("s-0", 3), ("r-0", 5), ("x-0", 9), ("u-0", 0), ("t-0", 7))]
+    assert ledger.progress(told, 1.0) == ["b", "a"], "each that advanced, once"
+    assert [ledger.accounts[r].generated for r in REPLICAS] == [12, 3]
+    assert [ledger.accounts[r].since(1.0).context for r in REPLICAS] == [212, 203]
+    assert ledger.progress(told, 2.0) == []
+    assert ledger.ignored == 2
+
+
 def test_the_log_is_bounded() -> None:
     account = Account(LedgerConfig(log_entries=10))
     for i in range(100):

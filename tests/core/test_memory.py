@@ -46,6 +46,22 @@ def test_what_was_added_can_be_taken_away(stay: list, go: list) -> None:  # type
     assert curve.peak(2.0) == (0.0, 0.0)
 
 
+@given(st.lists(shares, max_size=6), st.sampled_from((0.0, 1.0, 2.0)))
+def test_the_peak_is_the_largest_reach_also_after_it_was_remembered(batch: list[Share], z: float) -> None:
+    curve, alive = Curve(), 0.0
+    for count, part in enumerate(batch, start=1):
+        curve.add(part)
+        alive += part.context
+        reaches = [
+            min(mean + z * care * math.sqrt(max(0.0, var)), alive + t * count)
+            for t, care, mean, var in zip(HORIZONS, CARE, curve.mean, curve.var, strict=True)
+        ]
+        top, var = curve.peak(z)
+        assert top == max(curve.mean)
+        if z:
+            assert top + z * math.sqrt(var) == pytest.approx(max(reaches + [top]))
+
+
 @given(shares)
 def test_no_mean_and_no_deviation_exceeds_its_bound(part) -> None:  # type: ignore[no-untyped-def]
     assert part.peak <= part.mean_bound * (1 + 1e-12)

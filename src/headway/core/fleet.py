@@ -73,7 +73,7 @@ class Fleet:
         self._foresees = foresees
         self._outlooks: dict[tuple[str, int, int], Prospect] = {}
         self._outlooks_at = 0.0
-        self._futures: dict[tuple[str, int, int, int], tuple[float, Outlook]] = {}
+        self._futures: dict[tuple[str, int, int, int], tuple[int, Outlook]] = {}
         self._futures_at = 0.0
 
     # -- replicas ----------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Fleet:
             if self._foresees and entry.generates:
                 self._revise(entry, account)
         if self._foresees:
-            account.curve.reset(entry.share for entry in account.entries.values())
+            account.curve.reset([entry.share for entry in account.entries.values()])
             others = replica.gauges.foreign_tokens(account)
             replica.gauges.hindsight.foresee(at, account, others, step)
         self.touch(replica)
@@ -223,10 +223,11 @@ class Fleet:
         future = self._futures.get(key)
         if future is None:
             mean, _ = self.length.left(name, generated, limit)
-            future = self._futures[key] = (mean * n, Outlook(self.length.survival(name, generated, limit, HORIZONS), n))
+            outlook = Outlook(self.length.survival(name, generated, limit, HORIZONS), n)
+            future = self._futures[key] = (round(mean * n), outlook)
         left, outlook = future
         context = entry.prompt + entry.generated + self._slack * n
-        account.revise(entry, entry.generated + round(left), outlook.share(context))
+        account.revise(entry, entry.generated + left, outlook.share(context))
 
     # -- what happens ------------------------------------------------------------------------------------------
 

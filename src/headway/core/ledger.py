@@ -107,10 +107,11 @@ class Account:
 
     def revise(self, entry: Entry, reserve: int, part: Share) -> None:
         """The forecast of a running attempt changed. The curve is not touched: a rebuild follows."""
-        before = entry.outstanding
+        generated = entry.generated
+        before, after = entry.reserve - generated, reserve - generated
         entry.reserve = reserve
         entry.share = part
-        self.reserved += entry.outstanding - before
+        self.reserved += (after if after > 0 else 0) - (before if before > 0 else 0)
 
     def close(self, entry: Entry, at: float) -> None:
         """Take everything back."""

@@ -194,9 +194,10 @@ class LengthModel:
         (max_tokens, cancel), so it would have become longer."""
         if tokens <= 0:
             return
-        where = self._bin(tokens, censored)
-        self._fleet.counts.add(*where, self._config.memory)
-        self._known(model).counts.add(*where, self._config.memory)
+        k, cut, passed = self._bin(tokens, censored)
+        memory = self._config.memory
+        self._fleet.counts.add(k, cut, passed, memory)
+        self._known(model).counts.add(k, cut, passed, memory)
 
     def left(self, name: str, generated: int, limit: int) -> tuple[float, float]:
         """Mean and variance of the output tokens still to come, given that `generated` came and it did not end.
@@ -236,7 +237,8 @@ class LengthModel:
                 del self._groups[next(iter(self._groups))]
         self._groups[name] = group
         group.wider = wider
-        group.counts.add(*self._bin(tokens, censored), config.memory)
+        k, cut, passed = self._bin(tokens, censored)
+        group.counts.add(k, cut, passed, config.memory)
 
     def _known(self, model: str) -> _Model:
         """The entry of a model, made if need be, moved behind all others; the one not seen for longest makes room."""

@@ -68,6 +68,7 @@ class Pace:
         self._purses: dict[ReplicaId, Purse] = {}
         self._broke: dict[ReplicaId, None] = {}  # whose balance was negative when last looked at
         self._flows: dict[str, Flow] = {}
+        self._shares: dict[ReplicaId, tuple[ReplicaView, float]] = {}  # a view is asked for its share many times
 
     def share(self, view: ReplicaView) -> float:
         """The share of its time that a replica may spend on prefill; 1 where nobody is to be protected."""
@@ -121,6 +122,7 @@ class Pace:
         """The replica is gone."""
         self._purses.pop(replica_id, None)
         self._broke.pop(replica_id, None)
+        self._shares.pop(replica_id, None)
 
     def keep(self, models: Container[str]) -> None:
         """Forget the flows of all other models: nobody serves them any more."""
@@ -136,7 +138,10 @@ class Pace:
 
     def _wait_s(self, view: ReplicaView, at: float) -> float:
         """Seconds until the balance of a replica is positive again; 0 if it is, or if nobody is to be protected."""
-        share = self.share(view)
+        known = self._shares.get(view.spec.id)
+        if known is None or known[0] is not view:
+            known = self._shares[view.spec.id] = (view, self.share(view))
+        share = known[1]
         balance = self._purse(view, share, at).balance
         if balance >= 0.0:
             del self._broke[view.spec.id]
