@@ -94,12 +94,16 @@ CUTS: dict[str, tuple[bytes, bool]] = {
 @case(scripts.stall(), moves=True)
 async def test_a_cut_is_never_the_clients_fault(house: House, where: str) -> None:
     """032 a, b: cut before or after the head (or within a JSON answer, which is held until it is whole): 502, of a
-    type that clients try again."""
+    type that clients try again. (A stream's head is held for a moment only, and a busy machine may miss that: then the
+    stream says so.)"""
     data, plain = CUTS[where]
     house.engine.script = scripts.cut(data, "rst")
     answer = await house.ask(chat(not plain))
-    assert answer.status == 502
-    assert answer.json["error"]["type"] in RETRYABLE
+    if where == "stream_after_the_head" and answer.status == 200:
+        assert b'"type":"upstream_error"' in answer.body
+    else:
+        assert answer.status == 502
+        assert answer.json["error"]["type"] in RETRYABLE
     await house.at_rest(server_error=1)
 
 
