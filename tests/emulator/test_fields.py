@@ -26,11 +26,13 @@ def complaint(**given: Any) -> Refusal:
         ({"model": 5}, "string_type", "Input should be a valid string"),
         ({"stop_token_ids": 5}, "list_type", "Input should be a valid list"),
         ({"stream_options": 5}, "dict_type", "Input should be a valid dictionary"),
+        ({"stop_token_ids": [1, {}]}, "int_type", "'loc': 'body.stop_token_ids.1'"),
+        ({"stop_token_ids": ["x"]}, "int_parsing", "'loc': 'body.stop_token_ids.0'"),
     ],
 )
 def test_wrong_types(given: dict[str, Any], kind: str, text: str) -> None:
     refusal = complaint(**given)
-    assert f"'type': '{kind}', 'loc': 'body.{next(iter(given))}'" in refusal.message
+    assert f"'type': '{kind}', 'loc': 'body.{next(iter(given))}" in refusal.message
     assert text in refusal.message
     assert (refusal.status, refusal.kind) == (400, "Bad Request")
 
@@ -53,7 +55,8 @@ def test_null_is_absent() -> None:
 
 
 def test_bodies_that_are_no_objects() -> None:
-    for body in (b"", b"[1]", b"\xff{}", b'{"a":1}x', b'"x"'):
+    deep, endless = b'{"a":' + b"[" * 100_000, b'{"a":' + b"9" * 5_000 + b"}"
+    for body in (b"", b"[1]", b"\xff{}", b'{"a":1}x', b'"x"', deep, deep + b"]" * 100_000 + b"}", endless):
         refusal = fields.decode(body)
         assert isinstance(refusal, Refusal)
         assert refusal.status == 400

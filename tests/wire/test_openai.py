@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -427,3 +428,38 @@ def test_any_body_keeps_all_but_its_model(body: bytes, name: str) -> None:
     [(start, end, _)] = edits
     assert changed.startswith(body[:start])
     assert changed.endswith(body[end:])
+
+
+def at_depth(frames: int, look: Callable[[], object]) -> object:
+    """What `look` finds that many calls further down."""
+    return look() if frames == 0 else at_depth(frames - 1, look)
+
+
+INSIDE = (
+    b'{"model":"m","messages":[],"x":%b}',
+    b'{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":null,"x":%b}}',
+    b'{"model":"m","messages":[],"user":{"id":"u","x":%b}}',
+    b'{"model":"m","sampling_params":{"n":2,"x":%b}}',
+)
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("path", [CHAT, "/generate", "/v1/embeddings"])
+def test_what_is_accepted_is_not_too_deep_further_down(inside: bytes, path: str) -> None:
+    """Later looks at a body come from deeper in the call stack, which the nesting of JSON is counted with."""
+    accepted = 0
+    for depth in range(500, 1_050, 3):
+        body = inside % (b"[" * depth + b"]" * depth)
+        info = scan(body, path)
+        if isinstance(info, BodyError):
+            assert info.message == "the body is nested too deeply"
+            continue
+        accepted = depth
+        edits = at_depth(60, lambda body=body, info=info: model_edits(body, info, "other"))  # type: ignore[misc]
+        assert isinstance(edits, list), (depth, edits)
+    assert accepted >= 500
+
+
+def test_many_brackets_are_not_depth() -> None:
+    body = chat(x=[[]] * 5_000, messages=[{"role": "user", "content": "[{" * 5_000}])
+    assert read(body).model == "m"

@@ -71,12 +71,14 @@ _CLASSES: dict[str, tuple[type, ...]] = {
     "dict": (dict,),
 }
 
+_OF_INTS = frozenset({"stop_token_ids"})
+
 
 def decode(body: bytes) -> dict[str, Any] | Refusal:
     """The body as an object, or why it is none."""
     try:
         value = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _bad_json(body)
     if not isinstance(value, dict):
         return invalid("model_attributes_type", "body", "Input should be a valid dictionary or object", value)
@@ -90,6 +92,8 @@ def _bad_json(body: bytes) -> Refusal:
     except json.JSONDecodeError as error:
         detail = f", 'ctx': {{'error': '{error.msg}'}}"
         return invalid("json_invalid", f"body.{error.pos}", "JSON decode error", {}, detail)
+    except (ValueError, RecursionError):
+        pass  # too many digits or brackets for the standard library, too: vLLM names no place then
     return Refusal(400, "There was an error parsing the body", kind="Bad Request")
 
 
@@ -103,11 +107,21 @@ def check(fields: dict[str, Any], kinds: dict[str, str], required: tuple[str, ..
         if kind is None or value is None:
             continue
         if isinstance(value, _CLASSES[kind]) and (kind == "bool" or not isinstance(value, bool)):
+            wrong = _first_no_int(name, value) if name in _OF_INTS else None
+            if wrong is not None:
+                return wrong
             continue
         parsed = _parse(kind, value)
         if parsed is None:
             return _complain(name, kind, value)
         fields[name] = parsed
+    return None
+
+
+def _first_no_int(name: str, items: Any) -> Refusal | None:
+    for place, item in enumerate(items):
+        if type(item) is not int:
+            return _complain(f"{name}.{place}", "int", item)
     return None
 
 

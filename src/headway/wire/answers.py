@@ -63,7 +63,7 @@ def reason_of(raw: Raw) -> str:
     """A finish reason, which SGLang wraps in an object; empty when there is none."""
     try:
         value = _REASON.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
     return (value.type if isinstance(value, ReasonKind) else value) or ""
 

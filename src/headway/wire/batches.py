@@ -125,7 +125,7 @@ def _inputs(raw: bytes) -> tuple[tuple[bytes, ...], bool]:
 def _are_ids(raw: bytes) -> bool:
     try:
         return bool(_IDS.decode(raw))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
 
 
@@ -195,7 +195,7 @@ def _told_tokens(entry: Values) -> int | None:
     try:
         ids = _IDS_OR_NONE.decode(entry.get("token_ids", b"null"))
         logprobs = _LOGPROBS.decode(entry.get("logprobs", b"null"))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if ids is not None:
         return len(ids)

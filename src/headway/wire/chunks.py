@@ -142,7 +142,7 @@ class Tally:
     def _error(self, raw: Raw) -> None:
         try:
             value = _ERROR.decode(raw) if raw is not ABSENT else "error"
-        except msgspec.DecodeError:
+        except _UNREADABLE:
             value = "error"
         if value is not None:
             self.error = (value if isinstance(value, str) else value.message) or "error"
@@ -151,7 +151,7 @@ class Tally:
     def _raw_usage(self, raw: Raw) -> None:
         try:
             self._report(_USAGE.decode(raw))
-        except msgspec.DecodeError:
+        except _UNREADABLE:
             self.unreadable += 1
 
     def _report(self, report: RawUsage | None) -> None:

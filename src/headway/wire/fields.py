@@ -243,7 +243,7 @@ def _nested(raw: Raw) -> Nested:
         return _NO_NESTED
     try:
         return _NESTED.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _NO_NESTED
 
 

@@ -7,7 +7,7 @@ keep the model routed and the model the engine sees the same:
 
 - Twice the same key: the last one counts, as for Python's json, pydantic and nlohmann::json; an edit changes them all.
 - NaN and Infinity, a byte order mark, lone surrogates, invalid UTF-8, raw control characters, nesting beyond about
-  1,000: 400. They are no JSON (RFC 8259), and some engines die of a lone surrogate in a prompt.
+  800: 400. They are no JSON (RFC 8259), and some engines die of a lone surrogate in a prompt.
 - Numbers of any size, duplicate and unknown keys, spacing and escapes: pass untouched.
 - `stream` is true, false or null (= absent). Engines disagree about "true" and 1, so those are 400.
 - `model` is a string. Under /v1/, where something is generated, it must be there; elsewhere it may be missing.
@@ -40,10 +40,19 @@ MAX_SESSION_BYTES: Final = 256
 UTF8_PIECE_BYTES: Final = 16 * 1024
 """Small enough for the nearest cache, as text four bytes wide."""
 
+SAFE_DEPTH: Final = 600
+"""A body with no more brackets than this cannot be nested too deeply."""
+
+SPARE_DEPTH: Final = 128
+"""Later looks at a body are taken further down the call stack, of which the decoder's nesting is part (CPython before
+3.12 counts both together): what is accepted here must not be too deep there, in the midst of a dispatch."""
+
 _DECODERS: Final[dict[str, msgspec.json.Decoder[AnyFields]]] = {
     path: msgspec.json.Decoder(kind) for path, kind in PATHS.items()
 }
 _OTHER: Final[msgspec.json.Decoder[AnyFields]] = msgspec.json.Decoder(Fields)
+_ANYTHING: Final = msgspec.json.Decoder(Raw)
+_UNREADABLE: Final = (msgspec.DecodeError, RecursionError)
 _WHERE = re.compile(r"`\$\.(\w+)")
 _ZERO: Final = frozenset({b"0", b"0.0"})
 _UNSET: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""', b'"none"', b'{"type":"text"}'})
@@ -58,6 +67,8 @@ def scan(body: Octets, path: str, block_bytes: int = 512) -> Body | BodyError:
         fields = _DECODERS.get(path, _OTHER).decode(body)
         if not body.isascii():
             _check_utf8(body)
+        if len(body) > 2 * SAFE_DEPTH:
+            _check_depth(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return _refusal(error)
     model = fields.model
@@ -130,6 +141,12 @@ def _check_utf8(body: Octets) -> None:
         raise
 
 
+def _check_depth(body: Octets) -> None:
+    """Raises RecursionError unless this much can be nested further down the call stack, too."""
+    if body.count(b"[") + body.count(b"{") > SAFE_DEPTH:
+        _ANYTHING.decode(b"[" * SPARE_DEPTH + body + b"]" * SPARE_DEPTH)
+
+
 def _refusal(error: Exception) -> BodyError:
     if isinstance(error, RecursionError):
         return BodyError(400, "invalid_json", "the body is nested too deeply")
@@ -154,7 +171,7 @@ def _usage(body: Octets, fields: AnyFields) -> tuple[bool | None, Edit | None]:
         return None, (at, at, b'"stream_options":{"include_usage":true},')
     try:
         options = _STREAM_OPTIONS.decode(raw)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return None, None  # the engine refuses it in its own words
     if options is not None and options.include_usage is not None:
         return options.include_usage, None
@@ -253,6 +270,6 @@ def _session(raws: tuple[Raw, ...]) -> str:
 def _session_key(raw: Raw) -> str:
     try:
         value = _SESSION.decode(raw)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return ""
     return value if isinstance(value, str) else (value.id or value.user_id) if value else ""
