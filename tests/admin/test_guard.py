@@ -98,7 +98,7 @@ def test_two_hosts_are_refused() -> None:
 def test_web_pages_of_other_origins_cannot_act() -> None:
     control = FakeControl()
     app = make_app(control, Telemetry())
-    for origin in ("https://evil.example", "null", "http://127.0.0.1:9999"):
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:9999", "http://[", "http://[::1", "\xff"):
         assert call(app, "POST", "/replicas/a/drain", [("origin", origin)]).status == 403
     assert not control.drained
     assert call(app, "POST", "/replicas/a/drain", [("origin", "http://127.0.0.1:8801")]).status == 200

@@ -53,7 +53,7 @@ class Guard:
         if len(hosts) != 1 or not is_loopback(_name(hosts[0])):
             return _answer(403, "without a token only http://localhost and loopback addresses are answered")
         origins = _values(scope, b"origin")
-        if any(urlsplit(origin).netloc != hosts[0] for origin in origins):
+        if any(_netloc(origin) != hosts[0] for origin in origins):
             return _answer(403, "requests from web pages of other origins are refused")
         return None
 
@@ -66,6 +66,14 @@ class Guard:
 
 def _values(scope: Scope, wanted: bytes) -> list[str]:
     return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
+
+
+def _netloc(origin: str) -> str:
+    """Host and port of an origin; empty, which no Host is that is answered, if it is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _name(host: str) -> str:
