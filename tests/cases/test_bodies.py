@@ -383,7 +383,7 @@ def odd_json(chance: random.Random, depth: int = 0) -> str:
     if kind == 4:
         return chance.choice(["true", "false", "null"])
     if kind == 7 and not depth:
-        deep = chance.randrange(1, 900)
+        deep = chance.randrange(1, 800)
         return "[" * deep + "]" * deep
     between = chance.choice(BLANKS)
     items = [odd_json(chance, depth + 1) for _ in range(chance.randrange(4))]
