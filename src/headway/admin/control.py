@@ -1,29 +1,36 @@
 """What the admin API may ask of the running gateway. compose implements it."""
 
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
 from headway.core.ids import ReplicaId
 from headway.core.snapshot import FleetSnapshot
 
+Amount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""0: unknown. At most what JSON readers in other languages can still tell from its neighbours."""
+
+Word = Annotated[str, msgspec.Meta(max_length=512, pattern=r"^(?![\s\S]*[\x00-\x1f\x7f])")]
+"""A name that is shown to people and becomes a label: no endless one, and none that moves a terminal's cursor. Model
+names of requests have the same bound."""
+
 
 class NewReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A replica to register. `url` is enough; what is left out is detected."""
 
     url: str
-    engine: str = "auto"
-    model: str = ""
-    serves: dict[str, str] = {}
-    labels: dict[str, str] = {}
-    weight: float = 1.0
-    version: str = ""
-    precision: str = ""
-    gpu: str = ""
-    gpu_count: int = 1
-    kv_capacity_tokens: int = 0
-    max_model_tokens: int = 0
-    max_num_seqs: int = 0
+    engine: Word = "auto"
+    model: Word = ""
+    serves: dict[Word, Word] = {}
+    labels: dict[Word, Word] = {}
+    weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    version: Word = ""
+    precision: Word = ""
+    gpu: Word = ""
+    gpu_count: Annotated[int, msgspec.Meta(ge=1, le=2**20)] = 1
+    kv_capacity_tokens: Amount = 0
+    max_model_tokens: Amount = 0
+    max_num_seqs: Amount = 0
 
 
 class Added(msgspec.Struct, frozen=True):
