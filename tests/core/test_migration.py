@@ -53,7 +53,8 @@ def test_a_move_that_succeeds() -> None:
     running(house)
     commands = move(house)
     (migrate,) = only(commands, Migrate)
-    assert migrate == Migrate(RequestId("r"), "r-0", "r-1", B, "m", "operator")
+    replay_s = 150 / house.view("b").speed.prefill_tokens_per_s
+    assert migrate == Migrate(RequestId("r"), "r-0", "r-1", B, "m", "operator", 150, replay_s)
     assert results(commands) == ["begun"]
     assert [house.view(name).in_flight for name in "ab"] == [1, 1], "both are reserved for"
     assert house.view("b").prefill_backlog_tokens == 150, "what was generated is prompt there"

@@ -6,8 +6,10 @@ the stream for.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from headway.core.commands import Command, Dispatch, Evict, Migrate
 from headway.core.events import AttemptFinished, Event, EvictionRefused, RequestArrived
@@ -16,6 +18,7 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import ReplicaSpec
 from headway.core.snapshot import FleetSnapshot
 from headway.engines import vllm
+from headway.engines.llamacpp import CONTINUATION as LLAMA
 from headway.gateway.config import GatewayConfig, Moving
 from headway.gateway.driver import Driver
 from headway.gateway.exchange import FAR, Exchange
@@ -236,10 +239,17 @@ class Pool:
         return Timer(Timers(), 0.0, lambda: None, ())
 
 
-class Stage:
-    """All of it. `timers` replaces the loop (see the fixture `stage`)."""
+class Handing(vllm.Vllm):
+    """An engine that continues like vLLM and hands its KV over like llama.cpp."""
 
-    def __init__(self, timers: Timers, moving: Moving | None = None) -> None:
+    continuation = msgspec.structs.replace(vllm.Vllm.continuation, kv=LLAMA.kv)
+
+
+class Stage:
+    """All of it. `timers` replaces the loop (see the fixture `stage`). `stores`: those of r0, r1 and r2, through which
+    they hand over their KV."""
+
+    def __init__(self, timers: Timers, moving: Moving | None = None, stores: Sequence[str] = ()) -> None:
         config = GatewayConfig(moving=moving or Moving(), inject_usage="never")
         self.timers = timers
         self.brain = Brain()
@@ -248,9 +258,9 @@ class Stage:
         self.pool = Pool()
         self.plane.pool = self.pool  # type: ignore[assignment]
         self.plane.driver = Driver(self.brain, self, config.progress_tick_s, lambda _: None)
-        dialect = vllm.PLUGIN.factory(vllm.PLUGIN.config())
-        for name in (R0, R1, R2):
-            spec = ReplicaSpec(name, f"http://{name}:1", "vllm", MODEL)
+        dialect = Handing() if stores else vllm.PLUGIN.factory(vllm.PLUGIN.config())
+        for name, store in zip((R0, R1, R2), stores or ("", "", ""), strict=True):
+            spec = ReplicaSpec(name, f"http://{name}:1", "vllm", MODEL, max_num_seqs=2, kv_store=store)
             self.pool.targets[name] = Target(spec, config, dialect)
         self.plane.set_models()
         self.client = Client()
@@ -294,9 +304,12 @@ class Stage:
     def attempt(self, number: int) -> AttemptId:
         return attempt_id(self.request, number)
 
-    def migrate(self, number: int = 1, to: ReplicaId = R1, source: int = 0, reason: str = "test") -> Connection:
-        """The brain wants it moved: the connection on which the target is warmed."""
-        command = Migrate(self.request, self.attempt(source), self.attempt(number), to, MODEL, reason)
+    def migrate(
+        self, number: int = 1, to: ReplicaId = R1, source: int = 0, reason: str = "test", replay_s: float = 0.0
+    ) -> Connection:
+        """The brain wants it moved: the connection on which the target is warmed, or KV saved for it."""
+        attempts = self.attempt(source), self.attempt(number)
+        command = Migrate(self.request, *attempts, to, MODEL, reason, 1000, replay_s)
         self.exchange.migrate(command)
         return self.pool.connections[-1]
 

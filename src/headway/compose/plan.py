@@ -107,7 +107,7 @@ def _entry(replica: Replica, index: int, dialects: Mapping[str, Dialect]) -> Ent
 def _moving(section: Migration) -> Moving | None:
     if not section.enabled:
         return None
-    said = section.model_dump(include={"hold_s", "warm_s", "keepalive_s", "plain"})
+    said = section.model_dump(include={"hold_s", "warm_s", "handover_s", "keepalive_s", "plain"})
     return Moving(models=frozenset(section.models), **said)
 
 

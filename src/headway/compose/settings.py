@@ -117,6 +117,11 @@ class Replica(Section):
     metrics: bool | None = Field(
         default=None, description="False: the engine has no load report; empty: ask the dialect."
     )
+    kv_store: str = Field(
+        default="",
+        description="Name for the folder that its KV is saved to (llama.cpp: --slot-save-path). Where migration is "
+        "enabled, replicas of one name hand KV over through it; each must be used by this Headway alone.",
+    )
 
 
 class Policy(Section):
@@ -387,6 +392,12 @@ class Migration(Section):
     )
     warm_s: Seconds = Field(
         default=_V.warm_s, description="How long the other replica may take to read what there is before that."
+    )
+    handover_s: SecondsOrZero = Field(
+        default=_V.handover_s,
+        le=30,
+        description="How long a stream may stand still while engines hand over its KV (replicas[].kv_store) instead of "
+        "computing it again; 0: they never do.",
     )
     keepalive_s: SecondsOrZero = Field(
         default=_V.keepalive_s,

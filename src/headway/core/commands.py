@@ -30,6 +30,10 @@ class Migrate(msgspec.Struct, frozen=True, tag=True, gc=False):
     continuation of exactly what it was given, and end the source (AttemptFinished, MIGRATED). The target is an attempt
     like others: FirstToken when its continuation begins, AttemptFinished when it ends. If it fails before the cut, or
     the source ends first, nothing has happened to the client: the target ends as CANCELLED or by its own failure.
+
+    Where engines hand over their KV themselves, the body may do that instead (break before make): the source ends as
+    MIGRATED first, and the target counts before it has begun. For that choice: `held_tokens` are those that the source
+    holds, `replay_s` the seconds that the target needs to compute what it does not hold.
     """
 
     request_id: RequestId
@@ -38,6 +42,8 @@ class Migrate(msgspec.Struct, frozen=True, tag=True, gc=False):
     replica_id: ReplicaId
     model: str
     reason: str
+    held_tokens: int = 0
+    replay_s: float = 0.0
 
 
 class Evict(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -146,7 +146,8 @@ class Migration:
             attempt = self._attempts.target(job, expected, view, at)
             move.attempt = attempt
             model = view.spec.serves.get(job.request.model, job.request.model)
-            out.append(Migrate(job.request.id, entry.attempt_id, attempt, target, model, plan.reason))
+            held, replay_s = entry.prompt + entry.generated, plan.replayed / view.speed.prefill_tokens_per_s
+            out.append(Migrate(job.request.id, entry.attempt_id, attempt, target, model, plan.reason, held, replay_s))
         self._record(job, move, "begun", at, out)
 
     def ended(self, job: Job, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> bool:

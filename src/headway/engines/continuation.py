@@ -74,7 +74,7 @@ class KvMove(msgspec.Struct, frozen=True):
     slot, restore on the target, then resume there with `slot_field`.
 
     The request must have been given its slot when it started: the OpenAI API does not tell which one it got.
-    `fixed_s`: what a move costs beside the bytes, both halves.
+    `fixed_s`: what a move costs however little there is, both halves.
     """
 
     save: str
@@ -90,9 +90,9 @@ class KvMove(msgspec.Struct, frozen=True):
         """Read it back."""
         return Ask(self.restore.format(slot=slot), msgspec.json.encode({"filename": name}))
 
-    def seconds(self, tokens: int, bytes_per_token: float, bytes_per_s: float) -> float:
-        """What moving so many tokens costs; written once and read once."""
-        return self.fixed_s + 2 * tokens * bytes_per_token / bytes_per_s
+    def seconds(self, tokens: int, per_token_s: float) -> float:
+        """What moving so many tokens costs, written once and read once."""
+        return self.fixed_s + tokens * per_token_s
 
 
 class Given(msgspec.Struct, frozen=True):

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from headway.core.commands import Dispatch
 from headway.core.events import AttemptFinished, FirstToken, SampleTaken
 from headway.core.outcome import Outcome, OutcomeKind
+from headway.engines.continuation import KvMove
 from headway.gateway.batching import Batch
 from headway.gateway.facts import Facts
 from headway.gateway.head import ResponseHead
 from headway.gateway.intake import payload
 from headway.gateway.outlet import Outlet
 from headway.gateway.relay import TIMEOUTS, facts_of, kind_of
+from headway.gateway.slots import Claim, slot_edit
 from headway.gateway.streaming import Relay, StreamRelay, choose
 from headway.gateway.target import Target
 from headway.gateway.upstream import UpstreamConnection
@@ -27,7 +29,7 @@ from headway.wire.answers import answer_of
 from headway.wire.body import BodyError
 from headway.wire.errors import sse_error
 from headway.wire.exhaustion import may_be_quoted
-from headway.wire.splice import Piece
+from headway.wire.splice import Piece, splice
 
 if TYPE_CHECKING:
     from headway.gateway.exchange import Exchange
@@ -56,11 +58,12 @@ OVERDUE: Final = {
 
 
 class Attempt:
-    """One attempt. `outlet` is the client's response, `body` where the connection delivers payload."""
+    """One attempt. `outlet` is the client's response, `body` where the connection delivers payload, `claim` its slot of
+    the engine, where engines hand those over."""
 
     __slots__ = (
         "_batch", "_boarded", "_command", "_connecting", "_detail", "_exchange", "_kind", "_plane", "_relay",
-        "_retried", "_state", "_target", "_upstream", "advanced", "body", "id", "injected_usage", "outlet",
+        "_retried", "_state", "_target", "_upstream", "advanced", "body", "claim", "id", "injected_usage", "outlet",
     )  # fmt: skip
 
     body: Callable[[bytes], None]
@@ -71,6 +74,7 @@ class Attempt:
         self.id = command.attempt_id
         self.outlet = outlet
         self.advanced = False
+        self.claim: Claim | None = None
         self.injected_usage = False
         self._exchange = exchange
         self._plane = exchange.plane
@@ -379,6 +383,8 @@ class Attempt:
         self._state = OVER
         self._kind = kind
         self._detail = outcome.detail
+        if self.claim is not None:
+            self.claim.leave()
         self._plane.driver.post(AttemptFinished(now(), self.id, outcome))
 
     def _connect(self, target: Target) -> None:
@@ -403,7 +409,7 @@ class Attempt:
         self.injected_usage = parsed.usage_edit is not None and plane.wants_usage(parsed.model)
         command = self._command
         as_it_came = command.model == parsed.model and command.logprobs and not command.max_tokens
-        if as_it_came and not self.injected_usage and mover is None:
+        if as_it_came and not self.injected_usage and mover is None and target.kv is None:
             body = exchange.body
             connection.send(self, exchange.upstream_head(target, self.id, len(body)), body)
             return
@@ -414,7 +420,22 @@ class Attempt:
             return
         if mover is not None:
             edited = mover.begin(target, edited)
+        if target.kv is not None:
+            edited = self._seated(target, target.kv, edited)
         connection.send_pieces(self, exchange.upstream_head(target, self.id, sum(map(len, edited))), edited)
+
+    def _seated(self, target: Target, kv: KvMove, pieces: list[Piece]) -> list[Piece]:
+        """The body for an engine that is told which slot to use, so that it can be handed over from there."""
+        claim = self.claim or self._plane.slots.claim(target, self._exchange.parsed)
+        if claim is None:
+            return pieces
+        body = b"".join(pieces)
+        edit = slot_edit(body, kv.slot_field, claim.slot)
+        if edit is None:
+            claim.leave()
+            return [body]
+        self.claim = claim
+        return [splice(body, [edit])]
 
     def _wait(self, seconds: float) -> None:
         """Something is expected within this time."""

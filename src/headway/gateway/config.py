@@ -79,6 +79,7 @@ class Moving(msgspec.Struct, frozen=True):
 
     `hold_s`, `hold_bytes`: how much of the source's stream may wait for the cut; `warm_s`: how long the target may take
     to read what there is before that. `keepalive_s`: how often a client whose stream waits gets a comment, 0: never.
+    `handover_s`: how long a stream may stand still while engines hand their KV over.
     `plain`: requests that do not stream may move, too; `plain_bytes` of such an answer are kept at most until it is
     whole.
     """
@@ -87,6 +88,7 @@ class Moving(msgspec.Struct, frozen=True):
     hold_s: float = 2.0
     hold_bytes: int = 256 * 1024
     warm_s: float = 30.0
+    handover_s: float = 1.0
     keepalive_s: float = 0.0
     plain: bool = False
     plain_bytes: int = 8 * 1024 * 1024

@@ -1,7 +1,8 @@
 """An attempt that goes on with what another replica has begun. It says nothing to the client until it has something new
 to say; until then it may fail without anybody but the mover noticing (`Anteroom`).
 
-States and deadlines are those of any attempt; while it asks what it must know first, it is NEW.
+States and deadlines are those of any attempt; while engines hand over KV or are asked what must be known first, it is
+NEW.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,9 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.gateway.attempt import CONNECTING, OVER, SENT, Attempt
 from headway.gateway.errand import Errand, Steps
 from headway.gateway.facts import Facts
+from headway.gateway.handover import Handover
 from headway.gateway.preparing import Place, Ready, ready, warm
+from headway.gateway.slots import Claim
 from headway.gateway.spool import Anteroom
 from headway.gateway.target import Target
 from headway.gateway.upstream import UpstreamConnection
@@ -30,23 +33,24 @@ AGAIN: Final = 4
 characters can need many more, and its client would wait for each."""
 
 PREPARE_S: Final = 10.0
-"""Patience with an engine that is asked what ids spell: it takes milliseconds."""
+"""Patience with an engine that is asked what ids spell, or hands over KV: it takes milliseconds."""
 
 
 class Continued(Attempt):
-    """`tape`: what the client has, and then what this attempt says; `joined`: the client hears it."""
+    """`tape`: what the client has, and then what this attempt says; `joined`: the client hears it; `handed_over`: it
+    was to have what the source computed."""
 
-    __slots__ = ("_behind", "_cut", "_errand", "_mover", "_ready", "joined", "splicer", "tape")
+    __slots__ = ("_behind", "_cut", "_errand", "_mover", "_ready", "handed_over", "joined", "splicer", "tape")
 
     def __init__(self, exchange: "Exchange", command: Dispatch, mover: "Mover") -> None:
         super().__init__(exchange, command, mover.spool)
         self.outlet = Anteroom(mover.transport, self._said)
-        self.joined = False
+        self.joined = self.handed_over = False
         self.tape = Tape()
         self.splicer: Splicer | None = None
         self._boarded = True  # continuations ride alone
         self._mover = mover
-        self._errand: Errand | None = None
+        self._errand: Errand | Handover | None = None
         self._ready: Ready | None = None
         self._cut = Cut(0, "")
         self._behind = 0
@@ -62,6 +66,20 @@ class Continued(Attempt):
     def warm(self) -> None:
         """Have the target read what there is so far."""
         self._run(warm(self._mover.score, self._mover.tape.fork(), self._place()), self._warmed)
+
+    def seat(self) -> Claim | None:
+        """Its slot of the engine, where those are handed over and one is free."""
+        if self.claim is None and self._target is not None:
+            self.claim = self._plane.slots.claim(self._target, self._mover.score.parsed)
+        return self.claim
+
+    def take_over(self, source: Claim, seat: Claim, tokens: int) -> None:
+        """Have the engines hand over what the source computed, then go on."""
+        self.handed_over = True
+        self._wait(PREPARE_S)
+        plane, head = self._plane, self._mover.head
+        self._errand = handover = Handover(plane.pool, plane.stores, head, source, seat, tokens, self._handed_over)
+        handover.go()
 
     def prepare(self) -> None:
         """Find the cut and begin. What the client has must not change any more."""
@@ -106,6 +124,10 @@ class Continued(Attempt):
         """The deadline passed."""
         if self._errand is None:
             return super().expired(at)
+        if isinstance(self._errand, Handover):
+            self._errand.drop()
+            self._handed_over()
+            return 0.0
         self.end(OutcomeKind.FIRST_BYTE_TIMEOUT, f"it did not say what ids spell within {PREPARE_S:g} s")
         return 0.0
 
@@ -176,6 +198,10 @@ class Continued(Attempt):
         self._errand = Errand(self._plane.pool, target, mover.head, self.id, steps, done, self._stuck)
         self._errand.go()
 
+    def _handed_over(self) -> None:
+        self._errand = None
+        self.prepare()
+
     def _stuck(self, kind: OutcomeKind, detail: str, error: Exception | None) -> None:
         self._errand = None
         if isinstance(error, LimitReached):
@@ -199,9 +225,11 @@ class Continued(Attempt):
         super().start()
 
     def _place(self) -> Place:
-        target = self._target
+        target, seat = self._target, self.seat()
         context = target.spec.max_model_tokens if target is not None else 0
-        return Place(self._command.model, context)
+        kv = seat.target.kv if seat is not None else None
+        fields: dict[str, object] = {kv.slot_field: seat.slot} if seat is not None and kv is not None else {}
+        return Place(self._command.model, context, fields)
 
     def _wait(self, seconds: float) -> None:
         """Until it is the one that counts, the mover's patience is what bounds it."""

@@ -4,8 +4,8 @@ A request that may move has a mover from its arrival on. While one replica answe
 client got. To move it, the target first reads what there is (WARMING) while the source streams on. Then the source's
 stream is held back and the target is asked to go on from exactly what the client has (CUTTING); with the target's first
 word the client hears the target and the source is left. Until that word nothing has happened: if the target fails or is
-late, what was held passes. If the source dies first, or was left before (evicted, failed over), the target is the one
-that counts before it has said anything (ALONE).
+late, what was held passes. If the source dies first, or was left before (evicted, failed over, or so that its engine
+can hand over what it computed), the target is the one that counts before it has said anything (ALONE).
 
 So the client's bytes are always a prefix that the one replica said and the rest that another said of that very prefix.
 What lives here: those states, as the table `MOVES`. What must not: bytes (`spool`, `wire.resume*`), what is asked of
@@ -48,7 +48,7 @@ ALONE: Final = 4
 OVER: Final = 5
 STATES: Final = ("PLAIN", "WARMING", "CUTTING", "WAITING", "ALONE", "OVER")
 MOVES: Final[dict[int, frozenset[int]]] = {
-    PLAIN: frozenset((WARMING, WAITING, OVER)),
+    PLAIN: frozenset((WARMING, WAITING, ALONE, OVER)),
     WARMING: frozenset((CUTTING, PLAIN, ALONE, OVER)),
     CUTTING: frozenset((PLAIN, ALONE, OVER)),
     WAITING: frozenset((ALONE, OVER)),
@@ -169,6 +169,8 @@ class Mover:
         if not fit or not self.can_go_on() or self.tape.ended or not target.reachable:
             target.settle(OutcomeKind.CANCELLED, False, "it cannot be moved")
             return
+        if source is not None and self._hands_over(source, target, command):
+            return
         self._state, self._target, self._reason = WARMING, target, command.reason
         self._arm(self._moving.warm_s)
         target.warm()
@@ -277,7 +279,8 @@ class Mover:
         exchange, source = self._exchange, None
         at = now()
         if not self.plain:
-            exchange.plane.telemetry.moves.gap("cut" if target is self._target else "resumed", at - self._since)
+            kind = "cut" if target is self._target else "handed_over" if target.handed_over else "resumed"
+            exchange.plane.telemetry.moves.gap(kind, at - self._since)
             exchange.first_token(at)
         self._disarm()
         tokens = 0
@@ -366,6 +369,26 @@ class Mover:
         target, self._target = self._target, None
         assert target is not None
         cutting = self._state == CUTTING
+        self._leave_to(target, source, kind, detail)
+        if not cutting:
+            target.drop()
+            target.prepare()
+
+    def _hands_over(self, source: "Attempt", target: Continued, order: Migrate) -> bool:
+        """Leave the source and have the engines hand over what it computed, if they can and that is cheaper."""
+        claim, there = source.claim, self._exchange.plane.pool.targets.get(order.replica_id)
+        if claim is None or there is None:
+            return False
+        stores = self._exchange.plane.stores
+        if not stores.pays(claim.target, there, order, self._moving.handover_s) or (seat := target.seat()) is None:
+            return False
+        source.claim = None  # nobody else may have it until it is saved
+        self._leave_to(target, source, OutcomeKind.MIGRATED, "")
+        target.take_over(claim, seat, order.held_tokens)
+        return True
+
+    def _leave_to(self, target: Continued, source: "Attempt", kind: OutcomeKind, detail: str) -> None:
+        """The source is gone; the target counts, and has said nothing yet."""
         self._state = ALONE
         self._since = now()
         self._keep_alive()
@@ -373,9 +396,6 @@ class Mover:
         self._exchange.take(target)
         source.leave(kind, self._said(source), detail)
         source.release()
-        if not cutting:
-            target.drop()
-            target.prepare()
 
     def _finish(self, source: "Attempt", kind: OutcomeKind, detail: str) -> None:
         """The answer was complete but for its last formalities, which we can say as well."""

@@ -15,6 +15,7 @@ from headway.gateway.batching import Batcher
 from headway.gateway.config import GatewayConfig
 from headway.gateway.counting import Counter
 from headway.gateway.driver import Driver
+from headway.gateway.handover import Stores
 from headway.gateway.head import HeadReader, RequestHead
 from headway.gateway.headers import CorsLines
 from headway.gateway.hints import Hints
@@ -22,6 +23,7 @@ from headway.gateway.identity import Identities
 from headway.gateway.models import ModelList
 from headway.gateway.notes import Notes
 from headway.gateway.routes import Routes
+from headway.gateway.slots import SlotKeeper
 from headway.gateway.sweep import Soon, Sweeper
 from headway.gateway.upstream import Pool
 from headway.runtime.clock import now
@@ -64,6 +66,8 @@ class Plane:
         self.usage_reports: dict[str, int] = {}
         self.levels: dict[str, int] = {}
         self.plain = config.moving is not None and config.moving.plain
+        self.slots = SlotKeeper()
+        self.stores = Stores(telemetry.moves)
         self.ways: dict[str, list[Continuation]] = {}  # model -> how its engines go on; empty while nothing may move
         self.counters: Mapping[str, Counter] = {}
         self.hints = Hints(lambda request: self.driver.prospect(request), config.hints_period_s)

@@ -38,10 +38,11 @@ class Score(msgspec.Struct):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a run goes on: the replica's name for the model, and its context."""
+    """Where a run goes on: the replica's name for the model, its context, and what its body has to say besides."""
 
     model: str
     context_tokens: int = 0
+    fields: dict[str, object] = {}
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -88,7 +89,7 @@ def warm(score: Score, tape: Tape, place: Place) -> Steps[None]:
 
 
 def _given(score: Score, place: Place, said_ids: list[int], more: dict[str, object] | None = None) -> Given:
-    fields: dict[str, object] = {**({"model": place.model} if place.model else {}), **(more or {})}
+    fields: dict[str, object] = {**({"model": place.model} if place.model else {}), **place.fields, **(more or {})}
     prompt = score.prompt if score.prompt is not None else ""
     return Given(place.context_tokens, prompt=prompt, said_ids=said_ids, fields=fields)
 
