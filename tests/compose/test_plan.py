@@ -109,8 +109,9 @@ def test_every_section_reaches_the_data_plane() -> None:
 
 def test_moves_reach_the_data_plane_where_they_are_enabled() -> None:
     assert plan("migration: {plain: true}\n").gateway.moving is None
-    made = plan("migration: {enabled: true, plain: true, models: [m], hold_s: 1, warm_s: 9, keepalive_s: 3}\n")
-    assert made.gateway.moving == Moving(frozenset({"m"}), 1, Moving().hold_bytes, 9, 3, True)
+    text = "migration: {enabled: true, plain: true, models: [m], hold_s: 1, warm_s: 9, handover_s: 2, keepalive_s: 3}\n"
+    made = plan(text)
+    assert made.gateway.moving == Moving(frozenset({"m"}), 1, Moving().hold_bytes, 9, 2, 3, True)
 
 
 def test_tls_contexts_are_made(tmp_path: Path) -> None:
