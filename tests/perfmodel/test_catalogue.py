@@ -4,6 +4,7 @@ import pytest
 
 from headway.perfmodel import catalogue
 from headway.perfmodel.gpus import GPUS
+from headway.perfmodel.kv import kv_bytes_per_token
 from headway.perfmodel.models import ARCHITECTURES
 
 BILLIONS = {
@@ -53,6 +54,14 @@ BILLIONS = {
     "starcoder2-15b": 16.0,
     "dbrx": 131.6,
     "ernie-4.5-300b-a47b": 299.5,
+    "jamba-1.5-large": 398.6,
+    "glm-4-9b": 9.40,
+    "glm-4-32b": 32.57,
+    "qwen3-vl-2b": 2.13,
+    "qwen3-vl-4b": 4.44,
+    "qwen3.5-4b": 4.66,
+    "qwen3.5-9b": 9.41,
+    "qwen3.5-122b-a10b": 122.6,
 }
 """Published on the models' pages, of the checkpoint less its multi-token-prediction layers."""
 
@@ -62,6 +71,54 @@ BILLIONS = {
 )
 def test_a_model_is_found_by_id_and_alias_in_any_case(name: str) -> None:
     assert catalogue.model(name).id == "meta-llama/Llama-3.1-8B-Instruct"
+
+
+BYTES_PER_TOKEN = {
+    "llama-3.1-8b": 131_072,
+    "qwen3-32b": 262_144,
+    "mixtral-8x7b": 131_072,
+    "phi-4": 204_800,
+    "deepseek-r1": 576 * 2 * 61,
+    "gpt-oss-20b": 49_152,
+    "gemma-3-27b": 507_904,
+    "qwen3-next-80b-a3b": 12 * 2 * 2 * 256 * 2,
+    "jamba-1.5-large": 9 * 2 * 8 * 128 * 2,
+    "nemotron-nano-9b-v2": 4 * 2 * 8 * 128 * 2,
+    "glm-4-9b": 40_960,
+}
+"""By hand from the published config.json: layers with a cache x 2 x KV heads x head dimension x 2 bytes."""
+
+
+@pytest.mark.parametrize(("name", "size"), BYTES_PER_TOKEN.items())
+def test_a_token_takes_what_its_config_says(name: str, size: int) -> None:
+    assert kv_bytes_per_token(catalogue.model(name)) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        ("qwen2.5-7b", 32_768),
+        ("Qwen/Qwen2.5-7B-Instruct", 32_768),
+        ("Qwen/Qwen2.5-7B", 131_072),
+        ("RedHatAI/Qwen2.5-7B-FP8-dynamic", 131_072),
+        ("RedHatAI/Qwen2.5-7B-Instruct-FP8-dynamic", 32_768),
+        ("Qwen/Qwen2.5-Coder-7B", 32_768),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", 131_072),
+        ("moonshotai/Kimi-K2-Instruct-0905", 262_144),
+    ],
+)
+def test_models_of_one_shape_keep_their_own_context(name: str, tokens: int) -> None:
+    assert catalogue.model(name).max_position == tokens
+
+
+def test_starcoder2_looks_back_4096_tokens() -> None:
+    assert catalogue.model("starcoder2-15b").window == 4096
+
+
+def test_a_name_like_no_other_does_not_list_every_model() -> None:
+    with pytest.raises(catalogue.UnknownName, match=r"names are known, nothing like it$") as refused:
+        catalogue.model("zzzzzz")
+    assert len(str(refused.value)) < 100
 
 
 def test_unknown_names_list_near_matches() -> None:

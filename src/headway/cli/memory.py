@@ -92,7 +92,12 @@ def _model(name: str) -> Architecture:
     try:
         return catalogue.model(name)
     except catalogue.UnknownName as error:
-        fail(f"--model: {error}", "or give the path of the model's config.json", code=2)
+        fail(
+            f"--model: {error}",
+            "`headway check --list` has all short names; Hugging Face ids are known too",
+            "or give the path of the model's config.json",
+            code=2,
+        )
 
 
 def _gpu(name: str, gib: float) -> Gpu:

@@ -16,6 +16,9 @@ from headway.perfmodel.quantisation import SCHEMES, SPELLINGS, of_name
 
 T = TypeVar("T")
 
+FEW = 40
+"""Names that an error may list in full; every model under every name would fill two screens."""
+
 
 class UnknownName(ValueError):
     """No such GPU, model or precision; the message lists near matches."""
@@ -74,5 +77,7 @@ def _find(kind: str, name: str, table: dict[str, T]) -> T:
         return found
     near = difflib.get_close_matches(name.lower(), folded, n=5, cutoff=0.4)
     near += [key for key in folded if name.lower() in key and key not in near][:5]
+    if not near and len(folded) > FEW:
+        raise UnknownName(f"unknown {kind} {name!r}; {len(folded)} names are known, nothing like it")
     hint = f"near matches: {', '.join(near)}" if near else f"known: {', '.join(sorted(folded))}"
     raise UnknownName(f"unknown {kind} {name!r}; {hint}")

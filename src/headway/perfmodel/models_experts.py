@@ -41,6 +41,17 @@ MOONVIT: Fields = {
     "num_position_embeddings": 4096,
     "image_size": 896,
 }
+JAMBA: Fields = {
+    "num_experts": 16,
+    "num_experts_per_tok": 2,
+    "attn_layer_period": 8,
+    "attn_layer_offset": 4,
+    "expert_layer_period": 2,
+    "expert_layer_offset": 1,
+    "mamba_d_state": 16,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+}
 NEMOTRON_H: Fields = {"conv_kernel": 4, "ssm_state_size": 128, "n_groups": 8, "mlp_hidden_act": "relu2"}
 
 GRANITE_4: Fields = {
@@ -147,6 +158,13 @@ ROWS: tuple[Architecture, ...] = (
         "61 7168 18432 64 64 128 163840 131072",
         "kimi-k2",
         **KIMI_K2 | {"rope_scaling": KIMI_YARN | {"factor": 32.0}},
+    ),
+    row(
+        "moonshotai/Kimi-K2-Instruct-0905",
+        "kimi_k2",
+        "61 7168 18432 64 64 128 163840 262144",
+        "kimi-k2-0905",
+        **KIMI_K2 | {"rope_scaling": KIMI_YARN | {"factor": 64.0}},
     ),
     row(
         "moonshotai/Kimi-K2-Thinking",
@@ -305,16 +323,17 @@ ROWS: tuple[Architecture, ...] = (
         "32 4096 14336 32 8 128 65536 262144",
         "jamba-1.5-mini",
         "ai21labs/AI21-Jamba-Mini-1.6",
-        num_experts=16,
-        num_experts_per_tok=2,
-        attn_layer_period=8,
-        attn_layer_offset=4,
-        expert_layer_period=2,
-        expert_layer_offset=1,
-        mamba_d_state=16,
-        mamba_d_conv=4,
-        mamba_expand=2,
         mamba_dt_rank=256,
+        **JAMBA,
+    ),
+    row(
+        "ai21labs/AI21-Jamba-1.5-Large",
+        "jamba",
+        "72 8192 24576 64 8 128 65536 262144",
+        "jamba-1.5-large",
+        "ai21labs/AI21-Jamba-Large-1.6",
+        mamba_dt_rank=512,
+        **JAMBA,
     ),
     row(
         "nvidia/Nemotron-H-8B-Base-8K",

@@ -23,6 +23,7 @@ ROWS: tuple[Architecture, ...] = (
         "meta-llama/Meta-Llama-3.1-8B-Instruct",
         "deepseek-ai/DeepSeek-R1-Distill-Llama-8B",
         "NousResearch/Hermes-3-Llama-3.1-8B",
+        "meta-llama/Llama-Guard-3-8B",
         rope_scaling=LLAMA3,
     ),
     row(

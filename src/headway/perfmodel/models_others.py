@@ -103,6 +103,13 @@ ROWS: tuple[Architecture, ...] = (
         "phi-3-medium",
         rope_scaling=LONGROPE,
     ),
+    row(
+        "microsoft/Phi-3-medium-4k-instruct",
+        "phi3",
+        "40 5120 17920 40 10 128 32064 4096",
+        "phi-3-medium-4k",
+        sliding_window=2047,
+    ),
     row("microsoft/phi-4", "phi3", "40 5120 17920 40 10 128 100352 16384", "phi-4"),
     row(
         "microsoft/Phi-4-reasoning",
@@ -116,6 +123,7 @@ ROWS: tuple[Architecture, ...] = (
         "phi3",
         "32 3072 8192 24 8 128 200064 131072",
         "phi-4-mini",
+        "microsoft/Phi-4-mini-reasoning",
         tie_word_embeddings=True,
         partial_rotary_factor=0.75,
         rope_scaling=LONGROPE,
@@ -194,6 +202,22 @@ ROWS: tuple[Architecture, ...] = (
         "granite-20b-code",
         "ibm-granite/granite-20b-code-base",
     ),
+    row(
+        "zai-org/GLM-4-9B-0414",
+        "glm4",
+        "40 4096 13696 32 2 128 151552 32768",
+        "glm-4-9b",
+        "THUDM/GLM-4-9B-0414",
+        partial_rotary_factor=0.5,
+    ),
+    row(
+        "zai-org/GLM-4-32B-0414",
+        "glm4",
+        "61 6144 23040 48 2 128 151552 32768",
+        "glm-4-32b",
+        "THUDM/GLM-4-32B-0414",
+        partial_rotary_factor=0.5,
+    ),
     row("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "llama", "22 2048 5632 32 4 64 32000 2048", "tinyllama-1.1b"),
     row(
         "HuggingFaceTB/SmolLM3-3B",
@@ -254,6 +278,7 @@ ROWS: tuple[Architecture, ...] = (
         "40 6144 24576 48 4 128 49152 16384",
         "starcoder2-15b",
         tie_word_embeddings=False,
+        sliding_window=4096,
     ),
     row("LGAI-EXAONE/EXAONE-3.5-7.8B-Instruct", "exaone", "32 4096 14336 32 8 128 102400 32768", "exaone-3.5-7.8b"),
     row(
