@@ -1,6 +1,7 @@
 """Requests that are moved while they run, over sockets: what a client gets is what one undisturbed replica says."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from tests.cases.moves import HASTY, MOVABLE, PATIENT, QUEUE, move, obey, plain,
 from tests.harness import scripts
 from tests.harness.client import Answer, request
 from tests.harness.engine import Connection, Script, Seen
-from tests.harness.speaker import MODEL, WAYS, Trouble
+from tests.harness.speaker import MODEL, WAYS, Trouble, said
 from tests.wire.engine import CHAT, COMPLETIONS
 from tests.wire.test_resume_exact import seen as made_of
 
@@ -90,6 +91,45 @@ async def test_a_stream_is_moved(house: House, path: str) -> None:
     assert house.count("headway_migrations_total", result="cut", reason="operator") == 2
     assert house.count("headway_migration_gap_seconds_count", kind="cut") == 2
     assert house.count("headway_replayed_tokens_total") > 0
+
+
+ODD = b'{"choices":[{"message":{"content":"a\\n\\n"},"finish_reason":"stop"}],\n\n"token_ids":[1],"x":1}'
+GZIP = "Content-Encoding: gzip"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Type: application/json\r\nContent-Length: @",
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked",
+        "Content-Type: text/plain\r\nContent-Length: @",
+        f"Content-Type: text/event-stream\r\n{GZIP}\r\nContent-Length: @",
+        f"Content-Type: text/event-stream\r\n{GZIP}\r\nTransfer-Encoding: chunked",
+        "Content-Length: @",
+    ],
+)
+@pytest.mark.parametrize("status", [200, 400])
+@case(NOBODY, NOBODY, **TWO)
+async def test_what_is_no_stream_though_one_was_asked_for_passes_as_it_is(house: House, head: str, status: int) -> None:
+    """Also if it is held back by what takes token ids out of streams, and never ends with an empty line."""
+    body = scripts.chunk(ODD) + scripts.LAST_CHUNK if "chunked" in head else ODD
+    whole = b"HTTP/1.1 %d X\r\n%b\r\n\r\n%b" % (status, head.replace("@", str(len(ODD))).encode(), body)
+    for engine in house.engines:
+        engine.script = scripts.raw(whole)
+    answer = await house.ask(wish(CHAT))
+    assert (answer.error, answer.status, answer.body) == ("", status, ODD)
+
+
+@case(NOBODY, NOBODY, **TWO)
+async def test_a_movable_stream_with_a_length_is_reframed(house: House) -> None:
+    """Token ids that its client did not ask for are taken out: the length no longer holds."""
+    body = {**wish(CHAT), "return_token_ids": True}
+    stream = said(CHAT, json.dumps(body).encode(), "r0")
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(stream)
+    for engine in house.engines:
+        engine.script = scripts.raw(head, stream)
+    answer = await house.ask(wish(CHAT))
+    assert (answer.error, plain(answer.body)) == ("", undisturbed(CHAT, wish(CHAT)))
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way not in ("early", "hang")])

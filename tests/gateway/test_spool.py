@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from headway.gateway.head import ResponseHead
 from headway.gateway.spool import Anteroom, Gathering, Spool
 from headway.wire import resume_whole
 
@@ -86,6 +87,17 @@ def test_a_first_piece_that_may_not_pass_is_no_body(made: Any) -> None:
     spool.through(Whole(), joined=False)
     spool.begin(b"head", 200, False, False, b"a")
     assert (client.got, spool.body_sent) == (b"head", False)
+
+
+def test_what_is_no_stream_passes_unread(made: Any) -> None:
+    spool, client, _ = made
+    for media, changes in ((b"text/event-stream", True), (b"application/json", False), (b"", False)):
+        head = ResponseHead(200, b"200 OK", b"", {b"content-type": media})
+        spool.through(Whole(), joined=False)
+        assert spool.opens(head) is changes
+        client.got = b""
+        spool.begin(b"", 200, False, not changes, b"a")
+        assert client.got == (b"" if changes else b"a")
 
 
 def test_nothing_passes_while_it_holds_and_all_does_when_it_is_released(made: Any) -> None:

@@ -307,6 +307,8 @@ class Exchange:
     def answer(self, head: ResponseHead, length: int, first: bytes, reframe: bool) -> None:
         """Give the client the engine's head and the first piece of its body."""
         client, status = self._client, head.status
+        if self.mover is not None and self.outlet is self.mover.spool:
+            reframe = self.mover.spool.opens(head) or reframe
         fixed, chunked = length >= 0 and not reframe, False
         if status in (204, 304):
             framing = b"\r\ncontent-length: %d" % length if status == 304 and length >= 0 else b""

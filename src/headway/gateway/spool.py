@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from headway.gateway.head import ResponseHead
 from headway.gateway.outlet import Outlet
 from headway.wire.resume_whole import Whole
 
@@ -65,6 +66,12 @@ class Spool(Outlet):
         self._filter = kind
         self._joined = joined
         self._forget()
+
+    def opens(self, head: ResponseHead) -> bool:
+        """An attempt's response begins: what is no stream of events passes unread. Whether its length may change."""
+        if head.media != b"text/event-stream":
+            self._filter = None
+        return self._filter is not None
 
     def begin(self, head: bytes, status: int, chunked: bool, fixed: bool, first: bytes) -> None:
         """Write the head, and what may pass of the first piece."""
