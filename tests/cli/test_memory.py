@@ -76,6 +76,17 @@ def test_what_does_not_fit_is_an_answer(capsys: pytest.CaptureFixture[str]) -> N
     assert found["gpus_needed"] == 4
 
 
+def test_what_would_start_instead_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("memory", "--model", "llama-3.1-70b") == 0
+    assert "GPUs needed: 4 (--tensor-parallel-size 4)" in capsys.readouterr().out
+    assert call("memory", "--model", "llama-3.1-8b", "--gpu", "l4") == 0
+    shown = capsys.readouterr().out
+    assert "does not fit: one sequence of 131,072 tokens" in shown
+    assert "--max-model-len" in shown
+    assert call("memory", "--model", "llama-3.1-8b") == 0
+    assert "GPUs needed" not in capsys.readouterr().out
+
+
 def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     def weights(*arguments: str) -> float:
         return float(asked(capsys, *arguments)["weights_bytes"])

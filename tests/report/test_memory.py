@@ -25,6 +25,26 @@ def test_every_part_is_said() -> None:
     assert "gpus needed" in text
     assert "fits: " in text
     assert "groups" not in text
+    assert " 18.9 %" in text  # one digit in the whole column
+    assert "  0.3 %" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "words"),
+    [
+        ("phi-4", "0.32.0", "204,800  "),
+        ("gpt-oss-120b", "0.32.0", "36,864, and 36,864 for each of the last 128 tokens"),
+        ("gemma-2-9b", "0.9.0", "344,064  "),  # no pools by kind of layer yet: windows cost as much
+        ("qwen3-next-80b-a3b", "0.32.0", "24,576, and 37.7 MiB of state per sequence"),
+    ],
+)
+def test_a_token_takes_its_share_and_what_is_bounded_is_told_apart(name: str, version: str, words: str) -> None:
+    assert words in shown(memory.plan(catalogue.model(name), H100, version=version))
+
+
+def test_a_line_of_a_terminal_is_enough() -> None:
+    plan = memory.plan(catalogue.model("deepseek-r1"), H100)
+    assert len(memory_bar(portions(plan), plan.total_bytes).plain) <= 80
 
 
 def test_what_a_version_does_not_count_is_said() -> None:
@@ -37,7 +57,7 @@ def test_what_a_version_does_not_count_is_said() -> None:
 def test_what_does_not_fit_is_said() -> None:
     text = shown(memory.plan(catalogue.model("llama-3.1-70b"), H100))
     assert "does not fit: the weights alone" in text
-    assert "GiB too much" in text
+    assert "GiB over" in text
     assert "concurrency" not in text
 
 

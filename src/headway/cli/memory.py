@@ -73,6 +73,8 @@ def command(
     heading = f"{shape.id} on {tensor_parallel_size * pipeline_parallel_size} x {card.name}, {precision}"
     lines = [(name.replace("_", " "), text) for name, (_, text) in answers.items()]
     out.print(memory_view(plan, Question(f"{heading}, vLLM {engine_version}", lines)))
+    if not plan.fits:
+        _remedies(shape, card, asked)
 
 
 def _model(name: str) -> Architecture:
@@ -142,14 +144,27 @@ def _answers(
         found = sizing.longest_that_fits(model, gpu, **asked)
         answers["max_len_that_fits"] = (found, f"{found:,} tokens" if found else "none: not even one token fits")
     if needed:
-        fewest = sizing.gpus_needed(model, gpu, **asked)
-        if fewest is None:
-            answers["gpus_needed"] = (None, f"more than {sizing.HOST_GPUS * sizing.MOST_STAGES}")
-        else:
-            tp, pp, _ = fewest
-            flags = f"--tensor-parallel-size {tp}" + (f" --pipeline-parallel-size {pp}" if pp > 1 else "")
-            answers["gpus_needed"] = (tp * pp, f"{tp * pp} ({flags})")
+        answers["gpus_needed"] = _fewest(model, gpu, asked)
     return answers
+
+
+def _fewest(model: Architecture, gpu: Gpu, asked: Asked) -> tuple[int | None, str]:
+    """(GPUs needed, in words); None: more than were tried."""
+    fewest = sizing.gpus_needed(model, gpu, **asked)
+    if fewest is None:
+        return None, f"more than {sizing.HOST_GPUS * sizing.MOST_STAGES}"
+    tp, pp, _ = fewest
+    flags = f"--tensor-parallel-size {tp}" + (f" --pipeline-parallel-size {pp}" if pp > 1 else "")
+    return tp * pp, f"{tp * pp} ({flags})"
+
+
+def _remedies(model: Architecture, gpu: Gpu, asked: Asked) -> None:
+    """What would start instead: a shorter context, more GPUs."""
+    longest = sizing.longest_that_fits(model, gpu, **asked)
+    if longest:
+        out.print(f"  [dim]->[/] --max-model-len {longest} starts", highlight=False)
+    _, words = _fewest(model, gpu, asked)
+    out.print(f"  [dim]->[/] GPUs needed: {words}", highlight=False)
 
 
 def _object(plan: MemoryPlan, model: str, gpu: Gpu, asked: Asked) -> dict[str, Any]:
@@ -164,6 +179,8 @@ def _object(plan: MemoryPlan, model: str, gpu: Gpu, asked: Asked) -> dict[str, A
         "requested_bytes": plan.requested_bytes,
         "weights_bytes": plan.weights_bytes,
         "kv_bytes_per_token": plan.kv_bytes_per_token,
+        "window_bytes_per_token": plan.window_bytes_per_token,
+        "state_bytes_per_sequence": plan.state_bytes_per_sequence,
         "activation_bytes": plan.activation_bytes,
         "non_torch_bytes": plan.non_torch_bytes,
         "cuda_graph_bytes": plan.cuda_graph_bytes,

@@ -74,8 +74,12 @@ def width(kv_dtype: str, dtype: str = "bfloat16") -> int:
 def kv_bytes_per_token(model: Architecture, kv_dtype: str = "auto", tp: int = 1) -> int:
     """Bytes of cache per token and GPU while no window is full: `2 L max(1, kv_heads / tp) head_dim B`, or
     `L (kv_rank + rope) B` with latent attention, which is not divided."""
-    letters = _caching(model)
-    return sum(letters.count(letter) * _row(model, letter, kv_dtype, tp) for letter in "fw")
+    return sum(_caching(model).count(letter) * _row(model, letter, kv_dtype, tp) for letter in "fw")
+
+
+def window_bytes_per_token(model: Architecture, kv_dtype: str = "auto", tp: int = 1) -> int:
+    """What of `kv_bytes_per_token` is in layers with a window: a sequence longer than it takes no more of these."""
+    return _caching(model).count("w") * _row(model, "w", kv_dtype, tp)
 
 
 def state_bytes(model: Architecture, tp: int = 1) -> int:

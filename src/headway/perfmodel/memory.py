@@ -85,6 +85,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryPlan(msgspec.Struct, frozen=True):
     """Bytes per GPU (of the pipeline stage with the least room), and the pool. `reason` says why it fits or not.
 
+    `window_bytes_per_token` is the part of `kv_bytes_per_token` that layers with a window keep (0 where a version gives
+    them as much as full attention), and `state_bytes_per_sequence` what linear layers keep of a sequence, however long.
     `kv_bytes` is the pool, negative where weights and the rest exceed what was asked for (the emulator and tables show
     0); `kv_tokens` its size as the engine prints it; `max_model_len`, `max_num_seqs` and `max_num_batched_tokens` what
     was asked or the version's defaults.
@@ -99,6 +101,8 @@ class MemoryPlan(msgspec.Struct, frozen=True):
     graphs_counted: bool
     kv_bytes: int
     kv_bytes_per_token: int
+    window_bytes_per_token: int
+    state_bytes_per_sequence: int
     kv_blocks: int
     kv_tokens: int
     layout: Layout
@@ -193,6 +197,7 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
     )
     requested = int((settings.utilization or version.utilization) * gpu.memory_bytes)
     uncounted = 0 if version.graphs_counted else parts[GRAPHS]
+    windowed = version.hybrid or not model.full_layers
     left = requested - sum(parts.values()) + uncounted
     blocks = max(0, left // layout.block_bytes)
     fits, reason = _verdict(gpu, requested, requested - parts[ACTIVATIONS] + uncounted, parts, left, layout, length)
@@ -206,6 +211,8 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         graphs_counted=version.graphs_counted,
         kv_bytes=left,
         kv_bytes_per_token=kv_bytes_per_token(model, settings.kv_dtype, settings.tp),
+        window_bytes_per_token=kv.window_bytes_per_token(model, settings.kv_dtype, settings.tp) if windowed else 0,
+        state_bytes_per_sequence=model.linear_layers * kv.state_bytes(model, settings.tp),
         kv_blocks=blocks,
         kv_tokens=layout.reported_tokens(blocks, length, version),
         layout=layout,

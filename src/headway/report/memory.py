@@ -10,9 +10,9 @@ from rich.text import Text
 
 from headway.perfmodel.gpus import GIB
 from headway.perfmodel.memory import MemoryPlan
-from headway.report.figures import share
 
 WIDTH = 64
+MIB = 1024**2
 _COLOURS = {
     "weights": "blue",
     "KV cache": "green",
@@ -63,7 +63,7 @@ def memory_bar(parts: dict[str, int], total: int) -> Text:
         bar.append("█" * wanted if name != "not asked for" else "░" * wanted, style=_COLOURS[name])
         cells += wanted
     if sum(parts.values()) > total:
-        bar.append(f" +{(sum(parts.values()) - total) / GIB:.1f} GiB too much", style="bold red")
+        bar.append(f" +{(sum(parts.values()) - total) / GIB:.1f} GiB over", style="bold red")
     return bar
 
 
@@ -75,9 +75,9 @@ def _parts_table(parts: dict[str, int], plan: MemoryPlan) -> Table:
     for name, size in parts.items():
         note = " (not counted by this version)" if name == "CUDA graphs" and size and not plan.graphs_counted else ""
         label = Text("■ ", style=_COLOURS[name]) + Text(name + note, style="default")
-        table.add_row(label, f"{size / GIB:.2f}", share(size / plan.total_bytes))
+        table.add_row(label, f"{size / GIB:.2f}", _percent(size / plan.total_bytes))
     table.add_section()
-    table.add_row("asked for", f"{plan.requested_bytes / GIB:.2f}", share(plan.requested_bytes / plan.total_bytes))
+    table.add_row("asked for", f"{plan.requested_bytes / GIB:.2f}", _percent(plan.requested_bytes / plan.total_bytes))
     table.add_row("card", f"{plan.total_bytes / GIB:.2f}", "")
     return table
 
@@ -88,7 +88,7 @@ def _facts_table(plan: MemoryPlan, answers: Sequence[tuple[str, str]]) -> Table:
     groups = len(plan.layout.groups)
     shape = f" in {groups} groups of layers" if groups > 1 else ""
     table.add_row("KV pool", f"{plan.kv_tokens:,} tokens, {plan.kv_blocks:,} blocks of {plan.block_size}{shape}")
-    table.add_row("KV bytes per token", f"{plan.kv_bytes_per_token:,}")
+    table.add_row("KV bytes per token", _per_token(plan))
     if plan.fits:
         at_once = f"{plan.concurrency(plan.max_model_len):.2f} sequences of {plan.max_model_len:,} tokens"
         table.add_row("concurrency", at_once)
@@ -96,6 +96,22 @@ def _facts_table(plan: MemoryPlan, answers: Sequence[tuple[str, str]]) -> Table:
     for name, text in answers:
         table.add_row(name, text)
     return table
+
+
+def _per_token(plan: MemoryPlan) -> str:
+    """What a token takes; what is bounded (windows) or does not grow (states) is said apart."""
+    growing = plan.kv_bytes_per_token - plan.window_bytes_per_token
+    text = f"{growing:,}"
+    if plan.window_bytes_per_token:
+        text = f"{text}, and {plan.window_bytes_per_token:,} for each of the last {plan.layout.window:,} tokens"
+    if plan.state_bytes_per_sequence:
+        text = f"{text}, and {plan.state_bytes_per_sequence / MIB:,.1f} MiB of state per sequence"
+    return text
+
+
+def _percent(value: float) -> str:
+    """81.5 %: one digit everywhere, so that a column of shares is aligned."""
+    return f"{value * 100:.1f} %"
 
 
 def _verdict(plan: MemoryPlan) -> Text:
