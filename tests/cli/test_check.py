@@ -25,9 +25,23 @@ def test_a_good_file_is_explained(tmp_path: Path, capsys: Captured) -> None:
     )
     assert call("check", written(tmp_path, text)) == 0
     shown = capsys.readouterr().out
-    for part in ("127.0.0.1:9", "http://a:8000", "key set", "fast -> m", "headroom", "open on loopback"):
+    for part in (
+        "engine detected, model detected",
+        "127.0.0.1:9",
+        "http://a:8000",
+        "key set",
+        "fast -> m",
+        "headroom",
+        "open on loopback",
+    ):
         assert part in shown
     assert "zq9-planted" not in shown
+
+
+def test_what_is_stated_of_a_replica_is_repeated(tmp_path: Path, capsys: Captured) -> None:
+    text = "replicas: [{url: http://a:8000, engine: vllm, model: m, gpu: h100-80gb, gpu_count: 2}]\n"
+    assert call("check", written(tmp_path, text)) == 0
+    assert "vllm, m, 2 x h100-80gb" in capsys.readouterr().out
 
 
 def test_every_problem_is_listed_with_its_line(tmp_path: Path, capsys: Captured) -> None:

@@ -27,7 +27,7 @@ class Admin(BaseHTTPRequestHandler):
             "/replicas/a%2Fv1/drain": (200, {}),
             "/replicas/a%2Fv1/undrain": (200, {}),
         }
-        self._answer(*answers.get(self.path, (404, {})))
+        self._answer(*answers.get(self.path, (404, {"error": {"message": "no such replica", "code": 404}})))
 
     def do_GET(self) -> None:
         type(self).left -= 1
@@ -82,7 +82,9 @@ def test_a_replica_is_drained_and_waited_for(admin: str, capsys: pytest.CaptureF
 def test_patience_ends(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
     Admin.left = 10**6
     assert call("drain", "a/v1", "--wait", "--timeout-s", "0.01", "--admin", admin) == 1
-    assert "requests still run on a/v1" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "requests still run on a/v1" in shown
+    assert "--undo" in shown
 
 
 def test_a_drain_is_undone(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +95,9 @@ def test_a_drain_is_undone(admin: str, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_an_unknown_replica(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("drain", "b", "--admin", admin) == 1
-    assert "GET /replicas" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "answered 404: no such replica" in shown
+    assert f"curl {admin}/replicas" in shown
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "http://127.0.0.1:1"])

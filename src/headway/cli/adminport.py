@@ -33,6 +33,15 @@ def ask(
         if error.code == 409:
             return json.load(error)
         step = (TOKEN_STEP | dict(steps or {})).get(error.code)
-        fail(f"{url} answered {error.code}", *filter(None, [step]))
+        fail(f"{url} answered {error.code}{_said(error)}", *filter(None, [step]))
     except (OSError, ValueError) as error:
         fail(f"no answer from {admin}: {error}", "is `headway serve` running there? --admin names another address")
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    """The gateway's own sentence, after a colon; "" where the body is none of its errors."""
+    try:
+        message = json.load(error)["error"]["message"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+    return f": {message}"

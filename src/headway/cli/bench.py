@@ -114,7 +114,7 @@ async def _measured(plan: BenchPlan) -> BenchResult:
 @contextmanager
 def progress_bar(total: int) -> Iterator[Watch]:
     """A bar of finished requests; nothing where standard error is no terminal."""
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("requests, {task.description}"), TimeElapsedColumn())
     with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("", total=total)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,6 +18,7 @@ from headway.compose.reference import constants_reference, settings_reference
 from headway.compose.registry import PluginError, Registry, find
 from headway.compose.schema import schema
 from headway.compose.source import Document, SettingsError
+from headway.coordinate.static import AUTO, Entry
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 from headway.core.tenant import Tenant, Tier
@@ -75,7 +77,7 @@ def _plan(file: Path, registry: Registry) -> Plan:
 
 def _explain(plan: Plan) -> None:
     settings = plan.settings
-    table = Table(title="understood", title_justify="left", show_header=False)
+    table = _table("understood", show_header=False)
     table.add_row("clients", f"{settings.listen.host}:{settings.listen.port}{' (TLS)' if settings.listen.tls else ''}")
     token = "token needed" if plan.admin_token else "open on loopback"
     admin = f"{settings.admin.host}:{settings.admin.port} ({token})"
@@ -85,8 +87,7 @@ def _explain(plan: Plan) -> None:
     for alias, names in settings.models.items():
         table.add_row("alias", escape(f"{alias} -> {', '.join(names)}"))
     for entry in plan.entries:
-        stated = [entry.engine, entry.model or "model detected", *(["key set"] if entry.url in plan.keys else [])]
-        table.add_row("replica", escape(f"{entry.url}  {', '.join(stated)}"))
+        table.add_row("replica", escape(f"{entry.url}  {', '.join(_stated(entry, plan))}"))
     if not plan.entries:
         table.add_row("replica", "none: `headway serve` would have nobody to ask until one is added")
     for tenant in plan.tenants:
@@ -101,6 +102,25 @@ def _explain(plan: Plan) -> None:
     out.print(table)
 
 
+def _table(title: str, *, show_header: bool = True) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 2, 0, 0),
+        show_header=show_header,
+    )
+
+
+def _stated(entry: Entry, plan: Plan) -> list[str]:
+    """What the settings say of a replica, and what is left to be found out."""
+    engine = "engine detected" if entry.engine == AUTO else entry.engine
+    gpu = [f"{entry.gpu_count} x {entry.gpu}" if entry.gpu_count > 1 else entry.gpu] if entry.gpu else []
+    key = ["key set"] if entry.url in plan.keys else []
+    return [engine, entry.model or "model detected", *gpu, *key]
+
+
 def _limits(tenant: Tenant) -> str:
     """A tenant, and what of it is not as usual."""
     usual = msgspec.structs.asdict(Tenant(tenant.name))
@@ -110,7 +130,9 @@ def _limits(tenant: Tenant) -> str:
 
 
 async def _probe(plan: Plan) -> None:
-    table = Table("url", "answer", title="probed", title_justify="left")
+    table = _table("probed")
+    table.add_column("replica", no_wrap=True)
+    table.add_column("answer")
     async with http.client(tls=plan.gateway.client_tls) as client:
         for entry in plan.entries:
             key = plan.keys.get(entry.url, "")

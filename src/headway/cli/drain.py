@@ -5,9 +5,10 @@ import urllib.parse
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from headway.cli import adminport
-from headway.cli.console import fail, out
+from headway.cli.console import err, fail, out
 
 POLL_S = 0.5
 
@@ -21,7 +22,7 @@ def command(
 ) -> None:
     """Send no new requests to a replica, and move those that run there where that is possible."""
     path = f"/replicas/{urllib.parse.quote(replica, safe='')}/{'undrain' if undo else 'drain'}"
-    adminport.ask(admin, path, post=True, steps={404: "GET /replicas lists the replicas"})
+    adminport.ask(admin, path, post=True, steps={404: f"curl {admin}/replicas lists the replicas"})
     out.print(f"{replica} {'gets requests again' if undo else 'gets no new requests'}")
     if wait and not undo:
         _wait(admin, replica, timeout_s)
@@ -29,10 +30,15 @@ def command(
 
 def _wait(admin: str, replica: str, timeout_s: float) -> None:
     began = time.monotonic()
-    while running := _in_flight(admin, replica):
-        if time.monotonic() - began > timeout_s:
-            fail(f"{running} requests still run on {replica} after {timeout_s:g} s")
-        time.sleep(POLL_S)
+    with err.status("") as status:
+        while running := _in_flight(admin, replica):
+            if time.monotonic() - began > timeout_s:
+                fail(
+                    f"{running} requests still run on {replica} after {timeout_s:g} s",
+                    "it gets no new ones: run the command again to go on waiting, or take it back with --undo",
+                )
+            status.update(escape(f"{running} requests still run on {replica}, {time.monotonic() - began:.0f} s"))
+            time.sleep(POLL_S)
     out.print(f"{replica} is empty after {time.monotonic() - began:.1f} s")
 
 

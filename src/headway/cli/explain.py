@@ -18,7 +18,7 @@ def command(
 ) -> None:
     """Show why a request went where it went. A token is read from HEADWAY_ADMIN_TOKEN."""
     path = f"/requests/{urllib.parse.quote(request_id, safe='')}/explain"
-    steps = {404: "only the latest decisions are kept; GET /requests lists them"}
+    steps = {404: f"curl {admin}/requests lists those that are kept"}
     explanation = adminport.ask(admin, path, steps=steps)
     if as_json:
         out.print_json(data=explanation)

@@ -8,8 +8,6 @@ import typer
 from headway.cli import adminport
 from headway.cli.console import fail, out
 
-NOT_FOUND = "only what runs can be moved, to a replica that GET /replicas lists"
-
 
 def command(
     request_id: Annotated[str, typer.Argument(help="The x-request-id of its answer: the client's own, or ours.")],
@@ -18,7 +16,13 @@ def command(
 ) -> None:
     """Move a running request; its client notices nothing. A token is read from HEADWAY_ADMIN_TOKEN."""
     path = f"/requests/{urllib.parse.quote(request_id, safe='')}/migrate"
-    answer = adminport.ask(admin, path, {"to": to}, post=True, steps={404: NOT_FOUND})
+    answer = adminport.ask(
+        admin,
+        path,
+        {"to": to},
+        post=True,
+        steps={404: f"only what runs can be moved; curl {admin}/replicas lists where to"},
+    )
     last = answer["moves"][-1] if answer["moves"] else None
     if last is None or last["result"] == "refused":
         fail(f"{request_id} stays: {last['reason'] if last else 'the gateway does not move requests'}")

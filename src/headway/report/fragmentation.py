@@ -52,7 +52,7 @@ def _table(outcomes: Sequence[Outcome], bound: int) -> Table:
 
 
 def _percent(value: float) -> str:
-    return f"{value:.1%}"
+    return f"{value * 100:.1f} %"
 
 
 def _bars(outcomes: Sequence[Outcome], bound: int) -> Table:
