@@ -45,7 +45,7 @@ bench-decision: $(STAMP) ## microseconds per decision by fleet size
 	$(BIN)/python benchmarks/decision.py $(ARGS)
 
 fast: $(STAMP) ## compile the hot modules (compiled.txt; two minutes, needs a C compiler), for half the CPU of a decision
-	cd src && CFLAGS="-g0 -ffp-contract=off" MYPYC_OPT_LEVEL=3 MYPYPATH=. $(abspath $(BIN))/python -m mypyc $$(cat ../compiled.txt) > ../build-fast.log 2>&1 \
+	cd src && CFLAGS="-g0 -ffp-contract=off -fvisibility=hidden -fno-plt" MYPYC_OPT_LEVEL=3 MYPYPATH=. $(abspath $(BIN))/python -m mypyc $$(cat ../compiled.txt) > ../build-fast.log 2>&1 \
 		|| { tail -n 20 ../build-fast.log; exit 1; }
 	@$(BIN)/headway --version
 

@@ -13,7 +13,9 @@ def extensions() -> list[Extension]:
     """What mypyc makes of the modules in compiled.txt. It has to see what they import: no build isolation."""
     from mypyc.build import mypycify
 
-    os.environ["CFLAGS"] = f"-g0 -ffp-contract=off {os.environ.get('CFLAGS', '')}"  # decide as plain Python does
+    # sums as plain Python has them; and whatever is called within the one library, directly and not through its table
+    flags = "-g0 -ffp-contract=off -fvisibility=hidden -fno-plt"
+    os.environ["CFLAGS"] = f"{flags} {os.environ.get('CFLAGS', '')}"
     os.environ["MYPYPATH"] = str(ROOT / "src")
     modules = [str(Path("src") / line) for line in (ROOT / "compiled.txt").read_text().split()]
     return mypycify(modules, opt_level="3")
