@@ -46,6 +46,12 @@ def test_shorthands() -> None:
         ("listen:\n  port: many\n", "(found 'many')"),
         ("listen:\n  port: 70000\n", "line 2: listen.port: "),
         ("listen:\n  tls: {cert_file: a}\n", "line 2: listen.tls.key_file: is required"),
+        ("requests:\n  priority_header: a b\n", "line 2: requests.priority_header: is no name of a header"),
+        ("requests:\n  session_headers: [content-length]\n", "name another header"),
+        ("requests:\n  paths: [v1/]\n", "line 2: requests.paths[0]: must be a path that begins with /"),
+        ("requests:\n  paths: ['/a?b']\n", "line 2: requests.paths[0]: must be a path that begins with /"),
+        ('cors:\n  origins: ["http://a\\r\\nX: y"]\n', "line 2: cors.origins[0]: must be printable ASCII"),
+        ("cors:\n  headers: ['a,b']\n", "line 2: cors.headers[0]: is no name of a header"),
         ("timeouts:\n  idle_s: -1\n", "line 2: timeouts.idle_s: "),
         ("limits:\n  max_body_bytes: 0\n", "line 2: limits.max_body_bytes: "),
         ("models:\n  a: []\n", "line 2: models.a: "),
@@ -85,6 +91,25 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             read(tmp_path / name)
     with pytest.raises(SettingsError, match="No such file"):
         read(tmp_path / "absent")
+
+
+def test_a_device_without_end_is_no_settings_file() -> None:
+    with pytest.raises(SettingsError, match="larger than 1 MB"):
+        read(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("secret", ["a\nX-Evil: b", "k\x00", "schlüssel", "\t"])
+def test_secrets_fit_into_a_head(secret: str, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(secret)
+    with pytest.raises(SettingsError, match=r"a\.key: must be printable ASCII"):
+        read_secret(SecretStr(secret), None, ("a", "key"))
+    with pytest.raises(SettingsError, match=r"a\.key_file: must be printable ASCII"):
+        read_secret(None, file, ("a", "key"))
+
+
+def test_headers_that_mean_something_may_be_switched_off() -> None:
+    assert settings("requests: {priority_header: '', policy_header: X-My-Policy}").requests.priority_header == ""
 
 
 def test_secret_files_lose_one_trailing_newline(tmp_path: Path) -> None:

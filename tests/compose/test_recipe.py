@@ -91,3 +91,22 @@ def test_a_policy_that_is_not_installed_is_named() -> None:
     header = journal.decode_header(recipe().header())
     with pytest.raises(SettingsError, match="no policy is named 'theirs'"):
         from_header(msgspec.structs.replace(header, policy="theirs"), REGISTRY)
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value"),
+    [
+        ("health", "failures", "-1"),
+        ("health", "slow_start_s", ".nan"),
+        ("retry", "ratio", "-0.5"),
+        ("length", "output_mean", ".inf"),
+        ("length", "bins", "0"),
+        ("length", "bytes_per_token", "0"),
+        ("degrade", "tick_s", "0"),
+        ("migration", "tick_s", "0.0"),
+        ("burst", "slow_s", "0"),
+    ],
+)
+def test_constants_that_cannot_be_are_refused_by_name(section: str, field: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=rf"brain\.{section}\.{field}: "):
+        recipe(f"brain: {{{section}: {{{field}: {value}}}}}\n")

@@ -39,7 +39,10 @@ def test_an_empty_file_is_an_empty_map() -> None:
     [
         ("a: 1\nb: [1, 2\nc: 3\n", 3, "not valid YAML"),
         ("a: 1\n\tb: 2\n", 2, "not valid YAML"),
-        ("a: &x [*x]\n", 0, "recursion"),
+        ("a: &x [*x]\n", 0, "part of (line 1)"),
+        ("a: &x {b: *x}\n", 0, "part of (line 1)"),
+        ("a: \x00\n", 0, "not valid YAML"),
+        ("a: &a0 [1, 1]\n" + "".join(f"b{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40)), 0, "unfold"),
         ("listen:\n  port: 1\n  port: 2\n", 3, "listen.port: is written twice"),
         ("a: !!python/object:os.system 1\n", 1, "not valid YAML"),
         ("a: 1\n---\nb: 2\n", 2, "not valid YAML"),

@@ -1,6 +1,7 @@
 """From a file to settings, or to problems that name field and line and guess what was meant."""
 
 import difflib
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
@@ -11,6 +12,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from headway.compose.settings import Settings
 from headway.compose.source import Document, Path, Problem, SettingsError, parse
+from headway.compose.texts import unfit_for_heads
 from headway.telemetry.redact import SENSITIVE
 
 MAX_FILE_BYTES = 1_000_000
@@ -20,7 +22,8 @@ MAX_FILE_BYTES = 1_000_000
 def read(path: FilePath, environ: Mapping[str, str] | None = None) -> Document:
     """Read a settings file. Raises SettingsError if it cannot be read or is no YAML."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)  # not all of a device without end
     except OSError as error:
         raise SettingsError(str(path), [Problem((), f"cannot be read: {error.strerror}")]) from None
     if len(data) > MAX_FILE_BYTES:
@@ -73,13 +76,19 @@ def read_secret(value: SecretStr | None, file: FilePath | None, field: Path) -> 
     if value is not None and file is not None:
         raise SettingsError("settings", [Problem(field, f"give {field[-1]} or {field[-1]}_file, not both")])
     if file is None:
-        return value.get_secret_value() if value is not None else ""
+        return _fit(value.get_secret_value() if value is not None else "", field)
     try:
         secret = file.read_text().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError("settings", [Problem((*field[:-1], f"{field[-1]}_file"), f"{file}: {error}")]) from None
     if not secret:
         raise SettingsError("settings", [Problem((*field[:-1], f"{field[-1]}_file"), f"{file} is empty")])
+    return _fit(secret, (*field[:-1], f"{field[-1]}_file"))
+
+
+def _fit(secret: str, field: Path) -> str:
+    if problem := unfit_for_heads(secret):
+        raise SettingsError("settings", [Problem(field, problem)])
     return secret
 
 
@@ -127,12 +136,21 @@ def _unwrap(annotation: Any) -> Any:
 def convert(data: dict[str, Any], struct: type[msgspec.Struct], path: Path) -> Any:
     """Turn free-form options into a Struct. Raises SettingsError that names the field below `path`."""
     _refuse_unknown(data, struct, path)
+    _refuse_endless(data, path)
     try:
         return msgspec.convert(data, struct, strict=False)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
         inner = tuple(part for part in where.rstrip("`").split(".") if part)
         raise SettingsError("settings", [Problem((*path, *inner), message[:1].lower() + message[1:])]) from None
+
+
+def _refuse_endless(data: Mapping[str, Any], path: Path) -> None:
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            _refuse_endless(value, (*path, str(name)))
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise SettingsError("settings", [Problem((*path, str(name)), "must be a finite number")])
 
 
 def _refuse_unknown(data: Mapping[str, Any], struct: type[msgspec.Struct], path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from headway.compose.keyfile import NAME
+from headway.compose.texts import HeaderName, HeaderText, ReadHeader, RoutePath
 from headway.core.constants import AffinityConfig, BurstConfig, DegradeConfig, MigrationConfig, RestartConfig
 from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import INFERENCE_PATHS
@@ -181,10 +182,10 @@ class Timeouts(Section):
 class Cors(Section):
     """Browser access to the data port."""
 
-    origins: list[str] = Field(
+    origins: list[HeaderText] = Field(
         default=list(_C.origins), description='Allowed origins; "*" allows any; empty: no CORS at all.'
     )
-    headers: list[str] = Field(default=list(_C.headers), description="Request headers a browser may send.")
+    headers: list[HeaderName] = Field(default=list(_C.headers), description="Request headers a browser may send.")
     max_age_s: int = Field(default=_C.max_age_s, ge=0, description="How long a browser may remember a preflight.")
 
 
@@ -208,20 +209,24 @@ class Upstream(Section):
 class Requests(Section):
     """How requests are understood."""
 
-    paths: list[str] = Field(
+    paths: list[RoutePath] = Field(
         default=list(INFERENCE_PATHS), description="Routes that reach engines; a trailing / is a prefix."
     )
-    session_headers: list[str] = Field(default=list(_G.session_headers), description="Headers that name a session.")
-    deadline_header: str = Field(default=_G.deadline_header, description="Header with the seconds a client will wait.")
-    hints_header: str = Field(
+    session_headers: list[ReadHeader] = Field(
+        default=list(_G.session_headers), description="Headers that name a session."
+    )
+    deadline_header: ReadHeader = Field(
+        default=_G.deadline_header, description="Header with the seconds a client will wait."
+    )
+    hints_header: ReadHeader = Field(
         default=_G.hints_header,
         description="Header with which a client asks (value 1) for 103 responses that tell its place while it waits.",
     )
-    priority_header: str = Field(
+    priority_header: ReadHeader = Field(
         default=_G.priority_header, description="Header with a request's tier: low, standard, high or critical."
     )
-    policy_header: str = Field(default=_G.policy_header, description="Header that names a routing policy.")
-    precision_header: str = Field(
+    policy_header: ReadHeader = Field(default=_G.policy_header, description="Header that names a routing policy.")
+    precision_header: ReadHeader = Field(
         default=_G.precision_header, description="Header with the least precision a client takes, such as bf16."
     )
     inject_usage: Literal["never", "learn", "always"] = Field(

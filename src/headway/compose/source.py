@@ -16,6 +16,11 @@ Path = tuple[str | int, ...]
 VARIABLE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
+MAX_VALUES = 1_000_000
+"""No file of 1 MB has more, unless aliases multiply them: ten lines of those can stand for as many values as one likes.
+"""
+
+
 class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong with a settings file. `line` counts from 1, 0 when unknown."""
 
@@ -67,11 +72,14 @@ def dotted(path: Path) -> str:
 
 def parse(text: str, source: str, environ: Mapping[str, str]) -> Document:
     """Read a document. Raises SettingsError for bad YAML, duplicate keys and variables that are not set."""
-    loader = yaml.SafeLoader(text)
+    loader: yaml.SafeLoader | None = None
     try:
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             return Document(source, {}, {}, {})
+        if _unfolded(node, {}) > MAX_VALUES:
+            raise ValueError(f"its aliases unfold into more than {MAX_VALUES:,} values")
         problems = [Problem(path, "is written twice", line) for path, line in _duplicates(node, ())]
         data = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
@@ -82,7 +90,8 @@ def parse(text: str, source: str, environ: Mapping[str, str]) -> Document:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SettingsError(source, [Problem((), f"not valid YAML: {error}")]) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     lines: dict[Path, int] = {}
     raw: dict[Path, str] = {}
     for path, line, value in _walk(node, ()):
@@ -93,6 +102,19 @@ def parse(text: str, source: str, environ: Mapping[str, str]) -> Document:
     if problems:
         raise SettingsError(source, problems)
     return Document(source, expanded, lines, raw)
+
+
+def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many nodes there are if each alias counts as what it stands for. Raises ValueError for one within itself."""
+    size = known.get(id(node))
+    if size is None:
+        known[id(node)] = 0
+        pairs = node.value if isinstance(node, yaml.CollectionNode) else ()
+        inner = [n for pair in pairs for n in pair] if isinstance(node, yaml.MappingNode) else pairs
+        size = known[id(node)] = 1 + sum([_unfolded(n, known) for n in inner])
+    elif size == 0:
+        raise ValueError(f"an alias stands for something it is part of (line {node.start_mark.line + 1})")
+    return size
 
 
 def _walk(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int, str | None]]:

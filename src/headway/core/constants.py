@@ -4,7 +4,15 @@ Only numbers and what they mean live here; what is done with them lives in the r
 from it also because `make fast` compiles the rooms, and a Struct in compiled code loses its options.
 """
 
+from typing import Annotated
+
 import msgspec
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+"""What settings may say. The last two are what something is divided by, or looked at again after."""
 
 
 class LedgerConfig(msgspec.Struct, frozen=True):
@@ -14,7 +22,7 @@ class LedgerConfig(msgspec.Struct, frozen=True):
     (2,048 changes are two seconds at 1,000 changes a second on one replica).
     """
 
-    log_entries: int = 2048
+    log_entries: Count = 2048
 
 
 class MemoryConfig(msgspec.Struct, frozen=True):
@@ -25,9 +33,9 @@ class MemoryConfig(msgspec.Struct, frozen=True):
     judging whether a request fits (97.7 % one-sided; algorithms suggest 1.6 to 2.5).
     """
 
-    spare: float = 0.02
-    block_tokens: int = 16
-    z: float = 2.75
+    spare: Amount = 0.02
+    block_tokens: AtLeastOne = 16
+    z: Amount = 2.75
 
 
 class LengthConfig(msgspec.Struct, frozen=True):
@@ -38,55 +46,55 @@ class LengthConfig(msgspec.Struct, frozen=True):
     `template_memory`: so many prompts decide what a chat template adds, none by more than `template_step` tokens off.
     """
 
-    bytes_per_token: float = 4.0  # English on vocabularies of 100k and more
-    max_bytes_per_token: float = 32.0  # JSON-escaped Cyrillic or Chinese reaches 24
-    prior_prompt_tokens: float = 500.0  # weight of the prior ratio: one ordinary prompt outweighs it
-    prompt_weight_tokens: float = 4096.0  # no single prompt weighs more
-    output_mean: float = 256.0
-    bins: int = 64
-    growth: float = 1.2  # width ratio of bins: 64 of them reach 300 k tokens
-    shrink: float = 50.0
-    memory: float = 10_000.0  # observations after which the past is halved, so that drift is followed
-    max_models: int = 256  # the least recently observed is dropped: model names come from outside
-    max_limits: int = 512  # cached forecasts per law
-    miss: float = 0.1
-    miss_step: float = 0.01
-    group_outputs: int = 4
-    max_groups: int = 512  # about 15 kB each
-    max_seen: int = 4096
-    template_memory: int = 50
-    template_step: float = 64.0
+    bytes_per_token: Positive = 4.0  # English on vocabularies of 100k and more
+    max_bytes_per_token: Amount = 32.0  # JSON-escaped Cyrillic or Chinese reaches 24
+    prior_prompt_tokens: Positive = 500.0  # weight of the prior ratio: one ordinary prompt outweighs it
+    prompt_weight_tokens: Amount = 4096.0  # no single prompt weighs more
+    output_mean: Positive = 256.0
+    bins: AtLeastOne = 64
+    growth: Amount = 1.2  # width ratio of bins: 64 of them reach 300 k tokens
+    shrink: Amount = 50.0
+    memory: Amount = 10_000.0  # observations after which the past is halved, so that drift is followed
+    max_models: AtLeastOne = 256  # the least recently observed is dropped: model names come from outside
+    max_limits: Count = 512  # cached forecasts per law
+    miss: Amount = 0.1
+    miss_step: Amount = 0.01
+    group_outputs: Count = 4
+    max_groups: AtLeastOne = 512  # about 15 kB each
+    max_seen: Count = 4096
+    template_memory: Count = 50
+    template_step: Amount = 64.0
 
 
 class PrefixConfig(msgspec.Struct, frozen=True):
     """Constants of the prefix index. Whoever hashes prompts takes `block_bytes` from here."""
 
-    block_bytes: int = 512
-    max_blocks: int = 16_384  # per replica: 8 MiB of text, about 2 M tokens, more than a KV pool usually holds
-    max_bytes: int = 64 * 1024 * 1024
-    trust_tokens: float = 4096.0  # weight of the initial trust of 1
-    trust_memory: float = 0.98  # per correction: the last fifty count
-    decoded: int = 1024  # cached sets of replicas
+    block_bytes: Count = 512
+    max_blocks: Count = 16_384  # per replica: 8 MiB of text, about 2 M tokens, more than a KV pool usually holds
+    max_bytes: Count = 64 * 1024 * 1024
+    trust_tokens: Amount = 4096.0  # weight of the initial trust of 1
+    trust_memory: Amount = 0.98  # per correction: the last fifty count
+    decoded: Count = 1024  # cached sets of replicas
 
 
 class SpeedConfig(msgspec.Struct, frozen=True):
     """Priors and constants of the speed model. The priors resemble an 8B model on one data-centre GPU."""
 
-    step_base_s: float = 0.010
-    step_per_request_s: float = 0.00005
-    step_per_token_s: float = 2e-8
-    prefill_overhead_s: float = 0.005
-    prefill_tokens_per_s: float = 8000.0
-    forget: float = 0.98  # per observation of a replica: the last fifty count
-    forget_kind: float = 0.998
-    shrink: float = 20.0  # pseudo-observations taken from the kind
-    prior: float = 4.0  # pseudo-observations per coefficient taken from the prior
-    outlier: float = 3.0  # an observation counts as at most this multiple (at least this fraction) of the expected
-    surprises: int = 4  # outliers of one sign in a row that are news (times the replicas, for a kind)
-    alike: float = 1.5  # a replica this close to its kind leans on it as it is, an odder one on a multiple of it
-    same: float = 1.05  # a replica this close to its kind is taken for equal: who is chosen among equals is chance
-    enough: int = 4  # observations of a kind from which its speeds count as learned
-    max_kinds: int = 64
+    step_base_s: Amount = 0.010
+    step_per_request_s: Amount = 0.00005
+    step_per_token_s: Amount = 2e-8
+    prefill_overhead_s: Amount = 0.005
+    prefill_tokens_per_s: Positive = 8000.0
+    forget: Amount = 0.98  # per observation of a replica: the last fifty count
+    forget_kind: Amount = 0.998
+    shrink: Amount = 20.0  # pseudo-observations taken from the kind
+    prior: Amount = 4.0  # pseudo-observations per coefficient taken from the prior
+    outlier: Amount = 3.0  # an observation counts as at most this multiple (at least this fraction) of the expected
+    surprises: Count = 4  # outliers of one sign in a row that are news (times the replicas, for a kind)
+    alike: Amount = 1.5  # a replica this close to its kind leans on it as it is, an odder one on a multiple of it
+    same: Amount = 1.05  # a replica this close to its kind is taken for equal: who is chosen among equals is chance
+    enough: Count = 4  # observations of a kind from which its speeds count as learned
+    max_kinds: AtLeastOne = 64
 
 
 class HealthConfig(msgspec.Struct, frozen=True):
@@ -103,26 +111,26 @@ class HealthConfig(msgspec.Struct, frozen=True):
     recently is alive although its port refuses connections.
     """
 
-    failures: int = 3
-    window: int = 20
-    window_min: int = 10
-    failure_rate: float = 0.5
-    probe_failures: int = 3
-    open_s: float = 2.0
-    backoff: float = 2.0
-    open_max_s: float = 60.0
-    forgive_s: float = 60.0
-    probe_timeout_s: float = 10.0
-    pending_probe_s: float = 1.0
-    avoid_s: float = 1.0
-    avoid_max_s: float = 5.0
-    slow_start_s: float = 10.0
-    slow_start_floor: float = 0.1
-    wake_start_s: float = 30.0
+    failures: Count = 3
+    window: AtLeastOne = 20
+    window_min: Count = 10
+    failure_rate: Amount = 0.5
+    probe_failures: Count = 3
+    open_s: Amount = 2.0
+    backoff: Amount = 2.0
+    open_max_s: Amount = 60.0
+    forgive_s: Amount = 60.0
+    probe_timeout_s: Amount = 10.0
+    pending_probe_s: Amount = 1.0
+    avoid_s: Amount = 1.0
+    avoid_max_s: Amount = 5.0
+    slow_start_s: Amount = 10.0
+    slow_start_floor: Amount = 0.1
+    wake_start_s: Amount = 30.0
     warm_up: bool = False
-    warm_up_timeout_s: float = 60.0
-    warm_up_tries: int = 3
-    silent_s: float = 0.5
+    warm_up_timeout_s: Amount = 60.0
+    warm_up_tries: Count = 3
+    silent_s: Amount = 0.5
 
 
 class RetryConfig(msgspec.Struct, frozen=True):
@@ -133,13 +141,13 @@ class RetryConfig(msgspec.Struct, frozen=True):
     take down before it is quarantined for `quarantine_s`; `suspects` bounds the memory of such requests.
     """
 
-    ratio: float = 0.2
-    floor: int = 3
-    attempts: int = 2
-    tries: int = 5
-    kills: int = 2
-    quarantine_s: float = 300.0
-    suspects: int = 1024
+    ratio: Amount = 0.2
+    floor: Count = 3
+    attempts: Count = 2
+    tries: Count = 5
+    kills: Count = 2
+    quarantine_s: Amount = 300.0
+    suspects: Count = 1024
 
 
 class FleetConfig(msgspec.Struct, frozen=True):
@@ -158,30 +166,30 @@ class FleetConfig(msgspec.Struct, frozen=True):
     far off as a surprise must be.
     """
 
-    stale_after_s: float = 2.5
-    stale_intervals: float = 2.5
-    rebuild_s: float = 0.5
-    frozen_samples: int = 5
-    frozen_tokens: int = 64
-    drift_tokens2_per_s: float = 1e4
-    sweep_s: float = 0.1
-    ramp_refresh_s: float = 0.25
-    outlooks: int = 1024
-    step_window_s: float = 1.0
-    answer_window_s: float = 0.5
-    answer_tokens: int = 64
-    told_s: float = 1.5
-    overdue: float = 3.0
-    step_filling: float = 0.7
-    prefill_tokens: int = 64
+    stale_after_s: Amount = 2.5
+    stale_intervals: Amount = 2.5
+    rebuild_s: Amount = 0.5
+    frozen_samples: Count = 5
+    frozen_tokens: Count = 64
+    drift_tokens2_per_s: Amount = 1e4
+    sweep_s: Amount = 0.1
+    ramp_refresh_s: Amount = 0.25
+    outlooks: Count = 1024
+    step_window_s: Amount = 1.0
+    answer_window_s: Amount = 0.5
+    answer_tokens: Count = 64
+    told_s: Amount = 1.5
+    overdue: Amount = 3.0
+    step_filling: Amount = 0.7
+    prefill_tokens: Count = 64
 
 
 class SloConfig(msgspec.Struct, frozen=True):
     """Service objectives of a request. The first token may take longer the longer the prompt is."""
 
-    ttft_s: float = 1.0
-    ttft_per_prompt_token_s: float = 0.00025
-    tpot_s: float = 0.05
+    ttft_s: Amount = 1.0
+    ttft_per_prompt_token_s: Amount = 0.00025
+    tpot_s: Amount = 0.05
 
     def ttft_limit_s(self, prompt_tokens: int) -> float:
         """Seconds a prompt of this length may wait for its first token."""
@@ -215,24 +223,24 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     order: bool = True
     pace: bool = True
     every_policy: bool = False
-    max_queued: int = 512
-    queue_timeout_s: float = 30.0
-    bypass_max: int = 32
-    urgent_bypass: int = 4
-    late_bypass: int = 256
-    scan: int = 32
-    lag_quantile: float = 0.9
-    lag_step: float = 0.1
-    lag_least_s: float = 0.2
-    lag_most: float = 0.3
-    rise_s: float = 10.0
-    max_queued_bytes: int = 128 * 1024 * 1024
-    retry_after_max_s: float = 900.0
-    retry_share: float = 0.3
-    late_spare: float = 0.15
-    hopeless: float = 1.5
-    watch_s: float = 5.0
-    reserved: float = 0.0
+    max_queued: Count = 512
+    queue_timeout_s: Amount = 30.0
+    bypass_max: Count = 32
+    urgent_bypass: Count = 4
+    late_bypass: Count = 256
+    scan: Count = 32
+    lag_quantile: Amount = 0.9
+    lag_step: Amount = 0.1
+    lag_least_s: Amount = 0.2
+    lag_most: Amount = 0.3
+    rise_s: Amount = 10.0
+    max_queued_bytes: Count = 128 * 1024 * 1024
+    retry_after_max_s: Amount = 900.0
+    retry_share: Amount = 0.3
+    late_spare: Amount = 0.15
+    hopeless: Amount = 1.5
+    watch_s: Amount = 5.0
+    reserved: Amount = 0.0
 
 
 class PaceConfig(msgspec.Struct, frozen=True):
@@ -246,15 +254,15 @@ class PaceConfig(msgspec.Struct, frozen=True):
     (a long prefill cannot be spread over time).
     """
 
-    target: float = 0.95
-    burst_s: float = 0.25
-    least: float = 0.05
-    cached: float = 0.5
-    give_up: float = 4.0
-    resume: float = 2.0
-    judge_s: float = 0.5
-    memory_s: float = 30.0
-    longest_s: float = 0.8
+    target: Amount = 0.95
+    burst_s: Amount = 0.25
+    least: Amount = 0.05
+    cached: Amount = 0.5
+    give_up: Amount = 4.0
+    resume: Amount = 2.0
+    judge_s: Amount = 0.5
+    memory_s: Positive = 30.0
+    longest_s: Amount = 0.8
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True):
@@ -271,15 +279,15 @@ class SchedulerConfig(msgspec.Struct, frozen=True):
     all, at once); versions that come within `rollout_grace_s` of the first are not new.
     """
 
-    max_in_flight: int = 0
-    slow_start_requests: int = 32
-    slow_start_seats: int = 128
-    panic: float = 0.5
-    candidates: int = 8
-    considered: int = 256
-    warmest: int = 32
-    rollout_per_minute: float = 0.05
-    rollout_grace_s: float = 5.0
+    max_in_flight: Count = 0
+    slow_start_requests: Count = 32
+    slow_start_seats: Count = 128
+    panic: Amount = 0.5
+    candidates: AtLeastOne = 8
+    considered: Count = 256
+    warmest: Count = 32
+    rollout_per_minute: Amount = 0.05
+    rollout_grace_s: Amount = 5.0
 
 
 class AffinityConfig(msgspec.Struct, frozen=True):
@@ -296,24 +304,24 @@ class AffinityConfig(msgspec.Struct, frozen=True):
     """
 
     enabled: bool = True
-    points: int = 200
-    spill: float = 0.85
-    resume: float = 0.75
-    bound: float = 1.25
-    spare: int = 8
-    easy_kv: float = 0.7
-    easy_prefill_s: float = 0.25
-    easy_step_s: float = 0.025
-    yields: float = 2.0
+    points: Count = 200
+    spill: Amount = 0.85
+    resume: Amount = 0.75
+    bound: Amount = 1.25
+    spare: Count = 8
+    easy_kv: Amount = 0.7
+    easy_prefill_s: Amount = 0.25
+    easy_step_s: Amount = 0.025
+    yields: Amount = 2.0
 
 
 class SessionsConfig(msgspec.Struct, frozen=True):
     """Constants of the memory of sessions: how long one counts as known, how many there are (about 200 bytes each),
     and the share of them that one tenant may have."""
 
-    ttl_s: float = 1800.0
-    max_entries: int = 65_536
-    tenant_share: float = 0.5
+    ttl_s: Amount = 1800.0
+    max_entries: Count = 65_536
+    tenant_share: Amount = 0.5
 
 
 class DegradeConfig(msgspec.Struct, frozen=True):
@@ -330,16 +338,16 @@ class DegradeConfig(msgspec.Struct, frozen=True):
     """
 
     levels: bool = True
-    wait_s: float = 5.0
-    memory_z: float = 1.645
-    memory_most: float = 0.8
+    wait_s: Positive = 5.0
+    memory_z: Amount = 1.645
+    memory_most: Amount = 0.8
     bounds: tuple[float, float, float] = (0.85, 0.9, 0.95)
-    window_s: int = 5
-    dwell_s: float = 5.0
-    shed_from: float = 0.8
-    open_share: float = 0.5
+    window_s: AtLeastOne = 5
+    dwell_s: Amount = 5.0
+    shed_from: Amount = 0.8
+    open_share: Amount = 0.5
     fallbacks: dict[str, str] = {}
-    tick_s: float = 1.0
+    tick_s: Positive = 1.0
 
 
 class BurstConfig(msgspec.Struct, frozen=True):
@@ -351,14 +359,14 @@ class BurstConfig(msgspec.Struct, frozen=True):
     """
 
     curbs: bool = False
-    max_tokens: int = 256
-    fast_s: int = 5
-    slow_s: float = 60.0
-    history_s: float = 15.0
-    least: int = 20
-    enter: float = 3.0
-    leave: float = 1.5
-    dwell_s: float = 5.0
+    max_tokens: Count = 256
+    fast_s: AtLeastOne = 5
+    slow_s: Positive = 60.0
+    history_s: Amount = 15.0
+    least: Count = 20
+    enter: Amount = 3.0
+    leave: Amount = 1.5
+    dwell_s: Amount = 5.0
 
 
 class RestartConfig(msgspec.Struct, frozen=True):
@@ -367,11 +375,11 @@ class RestartConfig(msgspec.Struct, frozen=True):
     of health the past is forgotten."""
 
     enabled: bool = False
-    after_s: float = 30.0
-    every_s: float = 300.0
-    backoff: float = 2.0
-    every_max_s: float = 3600.0
-    forgive_s: float = 600.0
+    after_s: Amount = 30.0
+    every_s: Amount = 300.0
+    backoff: Amount = 2.0
+    every_max_s: Amount = 3600.0
+    forgive_s: Amount = 600.0
 
 
 class MigrationConfig(msgspec.Struct, frozen=True):
@@ -389,17 +397,17 @@ class MigrationConfig(msgspec.Struct, frozen=True):
     enabled: bool = False
     dry_run: bool = False
     strategy: str = "balanced"
-    tick_s: float = 0.5
-    horizon_s: float = 5.0
-    overflow: float = 0.2
-    margin: float = 1.3
-    remaining: float = 3.0
-    cooldown_s: float = 10.0
-    moves_max: int = 2
-    fleet_share: float = 0.125
-    replay_share: float = 0.05
-    evictions_max: int = 2
-    failovers_max: int = 2
+    tick_s: Positive = 0.5
+    horizon_s: Amount = 5.0
+    overflow: Amount = 0.2
+    margin: Amount = 1.3
+    remaining: Amount = 3.0
+    cooldown_s: Amount = 10.0
+    moves_max: Count = 2
+    fleet_share: Amount = 0.125
+    replay_share: Amount = 0.05
+    evictions_max: Count = 2
+    failovers_max: Count = 2
 
 
 class BrainConfig(msgspec.Struct, frozen=True):
