@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 
@@ -28,6 +29,19 @@ def test_help_is_quick_because_it_imports_no_room() -> None:
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("columns", ["80", "100", "120"])
+def test_help_cuts_no_flag(
+    name: str, columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert call(name, "--help") == 0
+    shown = capsys.readouterr().out
+    assert "--help" in shown
+    assert not re.findall(r"--[\w-]*…", shown)
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--version") == 0
     form = "compiled" if COMPILED else "pure Python"
@@ -45,6 +59,7 @@ def test_an_unknown_command_is_an_error(capsys: pytest.CaptureFixture[str]) -> N
     assert "srve" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_can_be_loaded(name: str) -> None:
     command = load(name)

@@ -5,10 +5,11 @@ other rooms.
 
 import importlib
 import os
+import shutil
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from headway import __version__
 
@@ -28,6 +29,10 @@ COMMANDS = {
     "explain": "Show why a request went where it went.",
     "verify": "Replay a journal and reproduce every decision.",
 }
+
+
+LONG_FLAG, WIDE = 20, 120
+"""Letters of a flag, and columns of a terminal that has room for a box with longer ones in it."""
 
 
 class LazyCommand(TyperCommand):
@@ -54,7 +59,16 @@ def load(name: str) -> TyperCommand | TyperGroup:
     app.command(name, help=COMMANDS[name])(module.command)
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand)
+    if _cut(command):
+        command.rich_markup_mode = None
     return command
+
+
+def _cut(command: TyperCommand) -> bool:
+    """Whether the box of its help would cut flags on this terminal ("--tensor-parallel-s…"); plain help never does."""
+    options = [param for param in command.params if isinstance(param, TyperOption) and not param.rich_help_panel]
+    longest = max((len(flag) for option in options for flag in (*option.opts, *option.secondary_opts)), default=0)
+    return longest > LONG_FLAG and shutil.get_terminal_size().columns < WIDE
 
 
 def make_group() -> TyperGroup:
