@@ -42,6 +42,13 @@ def test_wrong_flags_are_explained(flags: list[str], words: str, capsys: Capture
     assert words in capsys.readouterr().err
 
 
+def test_an_address_without_a_scheme_is_completed(capsys: Captured) -> None:
+    assert call("serve", "--replica", "http://a", "--replica", "10.0.0.1:8000") == 2
+    shown = capsys.readouterr().err
+    assert "--replica 10.0.0.1:8000: " in shown
+    assert "-> --replica http://10.0.0.1:8000" in shown
+
+
 def test_finding_nobody_says_where_it_looked_and_what_to_do(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     async def nobody(_plan: object) -> tuple[Look, ...]:
         return (Look(8000, ("vllm",), None, "refused"), Look(11434, ("ollama",), None, "refused"))

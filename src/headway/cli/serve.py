@@ -57,6 +57,9 @@ def command(
 
     Name engines with --replica or --config; without either, engines are looked for on this machine.
     """
+    for url in replica or ():
+        if "://" not in url:
+            fail(f"--replica {url}: an address of an engine is a URL", f"--replica http://{url}", code=2)
     changes = {
         "replicas": replica,
         "policy": {"name": policy},
