@@ -93,6 +93,21 @@ def test_json(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["request_id"] == "r1"
 
 
+def test_moves_are_whole_in_an_ordinary_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "out", wide := Console(width=80, record=True, file=io.StringIO()))
+    begun = {
+        "result": "begun", "source": "10.0.0.11:30000", "target": "10.0.0.12:30000", "reason": "operator",
+        "replayed_tokens": 1234, "took_s": 0.0, "benefit_s": 0.0, "cost_s": 0.0,
+    }  # fmt: skip
+    explain._show_moves([begun, {**begun, "result": "abandoned", "target": "", "took_s": 0.329}], [])
+    shown = wide.export_text()
+    for part in ("10.0.0.11:30000", "10.0.0.12:30000", "the queue", "abandoned", "1,234", "0.329"):
+        assert part in shown
+    assert "benefit" not in shown  # nobody weighed a move that was asked for
+    explain._show_moves([{**begun, "benefit_s": 2.5}], [])
+    assert "2.5" in wide.export_text()
+
+
 def test_unknown_requests_and_wrong_tokens(
     admin: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

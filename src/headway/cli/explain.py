@@ -58,12 +58,20 @@ def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
 
 def _show_moves(moves: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
     """Steps of moves, and what became of attempts that moves began."""
-    table = Table("move", "from", "to", "why", title="moved while it ran", title_justify="left", box=box.SIMPLE_HEAD)
-    for column in ("tokens read\nagain", "took", "benefit", "cost"):
-        table.add_column(column, justify="right")
+    worth = {name: f"{name}\ns" for name in ("benefit", "cost") if any(move[f"{name}_s"] for move in moves)}
+    table = Table(title="moved while it ran", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.show_edge = False
+    for column in ("move", "from", "to"):
+        table.add_column(column, no_wrap=True)
+    for column in ("tokens\nread", "took\ns", *worth.values()):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("why")
     for move in moves:
-        numbers = (_number(move[name]) for name in ("replayed_tokens", "took_s", "benefit_s", "cost_s"))
-        table.add_row(move["result"], move["source"], move["target"] or "the queue", move["reason"], *numbers)
+        seconds = (_number(move[f"{name}_s"] or None) for name in ("took", *worth))
+        target = move["target"] or "the queue"
+        table.add_row(
+            move["result"], move["source"], target, _number(move["replayed_tokens"]), *seconds, move["reason"]
+        )
     out.print(table)
     for settled in others:
         out.print(f"{settled['attempt_id']} at {settled['replica_id']}: {settled['outcome']['kind']}")

@@ -27,4 +27,5 @@ def command(
     if last is None or last["result"] == "refused":
         fail(f"{request_id} stays: {last['reason'] if last else 'the gateway does not move requests'}")
     out.print(f"{answer['id']}: from {last['source']} to {last['target']}, {last['replayed_tokens']} tokens to be read")
-    out.print(f"[dim]headway explain {answer['id']} tells what became of it[/]")
+    where = "" if admin == adminport.DEFAULT else f" --admin {admin}"
+    out.print(f"[dim]headway explain {answer['id']}{where} tells what became of it[/]")
