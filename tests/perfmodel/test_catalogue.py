@@ -105,6 +105,7 @@ def test_a_token_takes_what_its_config_says(name: str, size: int) -> None:
         ("Qwen/Qwen2.5-Coder-7B", 32_768),
         ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", 131_072),
         ("moonshotai/Kimi-K2-Instruct-0905", 262_144),
+        ("moonshotai/Kimi-K2.5", 262_144),
     ],
 )
 def test_models_of_one_shape_keep_their_own_context(name: str, tokens: int) -> None:

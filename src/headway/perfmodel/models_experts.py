@@ -17,6 +17,14 @@ DEEPSEEK_V3: Fields = DEEPSEEK | {
 }
 KIMI_K2: Fields = DEEPSEEK_V3 | {"n_routed_experts": 384, "first_k_dense_replace": 1}
 KIMI_YARN: Fields = {"type": "yarn", "original_max_position_embeddings": 4096}
+KIMI_K2_INT4: Fields = KIMI_K2 | {
+    "rope_scaling": KIMI_YARN | {"factor": 64.0},
+    "quantization_config": {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}},
+        "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"],
+    },
+}
 GLM_LATENT: Fields = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 192, "v_head_dim": 256}
 GLM_45: Fields = {
     "n_routed_experts": 160,
@@ -171,15 +179,15 @@ ROWS: tuple[Architecture, ...] = (
         "kimi_k2",
         "61 7168 18432 64 64 128 163840 262144",
         "kimi-k2-thinking",
-        **KIMI_K2
-        | {
-            "rope_scaling": KIMI_YARN | {"factor": 64.0},
-            "quantization_config": {
-                "quant_method": "compressed-tensors",
-                "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}},
-                "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"],
-            },
-        },
+        **KIMI_K2_INT4,
+    ),
+    row(
+        "moonshotai/Kimi-K2.5",
+        "kimi_k2",
+        "61 7168 18432 64 64 128 163840 262144",
+        "kimi-k2.5",
+        vision=MOONVIT | {"outer": "kimi_k25"},
+        **KIMI_K2_INT4,
     ),
     row(
         "moonshotai/Kimi-VL-A3B-Instruct",
