@@ -50,5 +50,7 @@ def test_logs_without_answers_or_sense() -> None:
     with pytest.raises(TraceError, match="no request ended ok"):
         read_access([line(9.0, 0.0, 10, 0, "shed")], np.random.default_rng(0))
     with pytest.raises(TraceError, match="line 1"):
+        read_access(['{"event":"access","x":' + "[" * 100_000], np.random.default_rng(0))
+    with pytest.raises(TraceError, match="line 1"):
         read_access(['{"event": 3}'], np.random.default_rng(0))
     assert not is_access_log("a,b")

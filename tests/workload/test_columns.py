@@ -50,4 +50,6 @@ def test_known_formats_are_recognised_by_their_columns() -> None:
 def test_names_of_a_first_line() -> None:
     assert field_names('\ufeff"a",b\r\n') == {"a", "b"}
     with pytest.raises(TraceError, match="line 1"):
+        field_names('{"a":' + "[" * 100_000)
+    with pytest.raises(TraceError, match="line 1"):
         field_names('{"a": ')

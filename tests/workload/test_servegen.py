@@ -105,6 +105,8 @@ def test_a_shape_that_draws_nothing_but_zeros() -> None:
         (RATES, [], "histograms: empty"),
         (RATES, ['{"client": 0, "timestamp": 0, "output_tokens": {"4": 1}}'], "line 1: .*input_tokens"),
         (RATES, ["{"], "histograms, line 1"),
+        (RATES, ['{"client": 0, "timestamp": 0, "input_tokens": {"inf": 1}}'], "histograms, line 1"),
+        (RATES, ['{"x":' + "[" * 100_000], "histograms, line 1"),
     ],
 )
 def test_bad_files_are_named(rates: list[str], tokens: list[str], says: str) -> None:

@@ -76,6 +76,13 @@ def test_generic_csv_with_sessions_grows_and_compacts() -> None:
         (['{"timestamp": 0, "input_length": 5}'], MOONCAKE, "request 1: no column 'output_length'"),
         ([*AZURE_LINES, "yesterday,1,1"], AZURE, "request 3"),
         ([*AZURE_LINES, "2023-11-17 00:00:01,few,1"], AZURE, "request 3"),
+        ([*AZURE_LINES, "2023-11-17 00:00:01,nan,1"], AZURE, "request 3: a length of nan"),
+        ([*AZURE_LINES, "2023-11-17 00:00:01,1,inf"], AZURE, "request 3: a length of inf"),
+        ([*AZURE_LINES, "2023-11-17 00:00:01,-1,1"], AZURE, "request 3: a length of -1"),
+        ([*AZURE_LINES, "2023-11-17 00:00:01,99999999999999999999,1"], AZURE, "longer than 10,000,000 tokens"),
+        ([*AZURE_LINES, "NaT,1,1"], AZURE, "request 3: an arrival at NaT"),
+        (['{"timestamp":"inf","input_length":5,"output_length":5,"hash_ids":[1]}'], MOONCAKE, "request 1: an arrival"),
+        (['{"timestamp":0,"x":' + "[" * 100_000], MOONCAKE, "line 1"),
         (['{"timestamp":0,"input_length":5,"output_length":5,"hash_ids":["x"]}'], MOONCAKE, "request 1"),
     ],
 )

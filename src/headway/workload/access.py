@@ -65,7 +65,7 @@ def _asked(lines: Iterable[str]) -> Iterator[_Line]:
             continue
         try:
             line = decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise TraceError(f"line {number}: {error}") from None
         if line.event == "access" and line.prompt_tokens > 0:
             yield line

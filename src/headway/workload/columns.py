@@ -120,7 +120,7 @@ def field_names(first_line: str) -> set[str]:
         return {name.strip() for name in next(csv.reader([text]), [])}
     try:
         return set(msgspec.json.decode(text, type=dict[str, msgspec.Raw]))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"line 1: {error}") from None
 
 

@@ -90,7 +90,7 @@ def read_pool(rates: Iterable[str], tokens: Iterable[str]) -> Pool:
     for number, line in enumerate(tokens, 1):
         try:
             read = _lengths(msgspec.json.decode(line, type=dict[str, object]))
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, OverflowError, RecursionError) as error:
             raise TraceError(f"ServeGen token histograms, line {number}: {error!r}") from None
         lengths.setdefault(read.client, []).append(read)
     if not lengths:

@@ -9,6 +9,7 @@ shared); else unshared.
 """
 
 import csv
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -18,6 +19,9 @@ from headway.workload.columns import Columns, TraceError
 from headway.workload.request import Request, Segment
 
 Row = dict[str, object]
+
+MAX_TOKENS = 10_000_000
+"""No model reads or writes more. A column that was taken for another has such numbers, and every prompt is rebuilt."""
 
 SPAN_S = 3600.0
 """Seconds over which sessions are spread whose trace says only what happened within each."""
@@ -83,7 +87,7 @@ def _rows(lines: Iterable[str]) -> Iterator[Row]:
         if text.startswith("{"):
             try:
                 yield msgspec.json.decode(text, type=Row)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise TraceError(f"line {number}: {error}") from None
         elif text:
             fields = next(csv.reader([text]), []) if '"' in text else text.split(",")
@@ -96,8 +100,8 @@ def _rows(lines: Iterable[str]) -> Iterator[Row]:
 def _logged(rows: Iterable[Row], columns: Columns) -> Iterator[Logged]:
     for number, row in enumerate(rows, 1):
         try:
-            prompt = round(float(str(row[columns.input])) * columns.input_unit_tokens)
-            output = round(float(str(row[columns.output])) * columns.output_unit_tokens)
+            prompt = _tokens(row[columns.input], columns.input_unit_tokens)
+            output = _tokens(row[columns.output], columns.output_unit_tokens)
             session = str(row[columns.session]) if columns.session else ""
             tenant = str(row[columns.tenant]) if columns.tenant else ""
             hashes = msgspec.convert(row[columns.hashes], list[int]) if columns.hashes else []
@@ -109,11 +113,22 @@ def _logged(rows: Iterable[Row], columns: Columns) -> Iterator[Logged]:
             raise TraceError(f"request {number}: {error}") from None
 
 
+def _tokens(value: object, unit_tokens: float) -> int:
+    tokens = float(str(value)) * unit_tokens
+    if not 0.0 <= tokens <= MAX_TOKENS:
+        raise ValueError(f"a length of {value} is none, or longer than {MAX_TOKENS:,} tokens")
+    return round(tokens)
+
+
 def _seconds(value: object, columns: Columns) -> float:
     if columns.arrival_unit_s:
-        return float(str(value)) * columns.arrival_unit_s
-    stamp = np.datetime64(str(value).strip().replace(" ", "T"), "ns")
-    return float(stamp.astype(np.int64)) * 1e-9
+        seconds = float(str(value)) * columns.arrival_unit_s
+    else:
+        stamp = np.datetime64(str(value).strip().replace(" ", "T"), "ns")
+        seconds = math.nan if np.isnat(stamp) else float(stamp.astype(np.int64)) * 1e-9
+    if not math.isfinite(seconds):
+        raise ValueError(f"an arrival at {value} is none")
+    return seconds
 
 
 def _number(rows: Sequence[Logged]) -> None:
