@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from headway.engines import llamacpp, openai, sglang, vllm
@@ -124,6 +125,25 @@ class TestWords:
             Words("/detokenize", "tokens", "prompt").text(b'{"prompt":[5]}')
 
 
-def test_moving_kv_costs_what_is_written_and_read() -> None:
-    assert LLAMA.kv is not None
-    assert LLAMA.kv.seconds(1000, 16e-6) == pytest.approx(0.008 + 0.016)
+LEG = (
+    b'{"id":"cmpl-9","object":"text_completion","created":1796036844,"model":"tiny","choices":[{"index":0,"text":"",'
+    b'"finish_reason":"length"}],"usage":{"prompt_tokens":66,"total_tokens":67,"completion_tokens":1},'
+    b'"kv_transfer_params":{"do_remote_prefill":true,"do_remote_decode":false,"remote_block_ids":[[1,2,4]],'
+    b'"remote_engine_id":"553e7219-3530-4929-b306-c1dffeac801a","remote_request_id":"cmpl-9-0-9a5e8643",'
+    b'"remote_host":"127.0.0.1","remote_port":51887,"tp_size":1,"remote_num_tokens":66,"transfer_mode":"pull"}}'
+)
+"""What vLLM 0.32 with a NixlConnector answered on a CPU to one more token of a prompt it had cached (shortened)."""
+
+
+class TestKvPull:
+    def test_the_ticket_is_passed_on_as_it_is(self) -> None:
+        assert VLLM.pull is not None
+        ticket = VLLM.pull.ticket(LEG)
+        assert ticket == msgspec.json.decode(LEG)["kv_transfer_params"]
+        assert ticket["remote_block_ids"] == [[1, 2, 4]]
+
+    @pytest.mark.parametrize("answer", [b'{"kv_transfer_params":null}', b"{}", b'{"kv_transfer_params":[]}', b"x"])
+    def test_an_engine_without_a_connector(self, answer: bytes) -> None:
+        assert VLLM.pull is not None
+        with pytest.raises(Unresumable):
+            VLLM.pull.ticket(answer)

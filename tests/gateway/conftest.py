@@ -52,4 +52,4 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
     """Makes a stage, with settings of moves; nothing there waits for anything but the test."""
     timers = Timers()
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: timers)
-    return lambda stores=(), **moving: Stage(timers, Moving(**moving), stores)
+    return lambda domains=(), pulls=False, **moving: Stage(timers, Moving(**moving), domains, pulls)

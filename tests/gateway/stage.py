@@ -242,14 +242,16 @@ class Pool:
 class Handing(vllm.Vllm):
     """An engine that continues like vLLM and hands its KV over like llama.cpp."""
 
-    continuation = msgspec.structs.replace(vllm.Vllm.continuation, kv=LLAMA.kv)
+    continuation = msgspec.structs.replace(vllm.Vllm.continuation, kv=LLAMA.kv, pull=None)
 
 
 class Stage:
-    """All of it. `timers` replaces the loop (see the fixture `stage`). `stores`: those of r0, r1 and r2, through which
-    they hand over their KV."""
+    """All of it. `timers` replaces the loop (see the fixture `stage`). `domains`: those of r0, r1 and r2, within
+    which they hand over their KV, through slots or (`pulls`) as vLLM does."""
 
-    def __init__(self, timers: Timers, moving: Moving | None = None, stores: Sequence[str] = ()) -> None:
+    def __init__(
+        self, timers: Timers, moving: Moving | None = None, domains: Sequence[str] = (), pulls: bool = False
+    ) -> None:
         config = GatewayConfig(moving=moving or Moving(), inject_usage="never")
         self.timers = timers
         self.brain = Brain()
@@ -258,9 +260,9 @@ class Stage:
         self.pool = Pool()
         self.plane.pool = self.pool  # type: ignore[assignment]
         self.plane.driver = Driver(self.brain, self, config.progress_tick_s, lambda _: None)
-        dialect = Handing() if stores else vllm.PLUGIN.factory(vllm.PLUGIN.config())
-        for name, store in zip((R0, R1, R2), stores or ("", "", ""), strict=True):
-            spec = ReplicaSpec(name, f"http://{name}:1", "vllm", MODEL, max_num_seqs=2, kv_store=store)
+        dialect = Handing() if domains and not pulls else vllm.PLUGIN.factory(vllm.PLUGIN.config())
+        for name, domain in zip((R0, R1, R2), domains or ("", "", ""), strict=True):
+            spec = ReplicaSpec(name, f"http://{name}:1", "vllm", MODEL, max_num_seqs=2, kv_domain=domain)
             self.pool.targets[name] = Target(spec, config, dialect)
         self.plane.set_models()
         self.client = Client()

@@ -1,5 +1,6 @@
 """KV that engines hand over: the source is left first, and whatever fails then costs time only."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -8,10 +9,10 @@ from headway.core.commands import Command, Migrate
 from headway.core.events import AttemptFinished
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.replica import ReplicaSpec
-from headway.engines.llamacpp import CONTINUATION, PLUGIN
+from headway.engines.llamacpp import PLUGIN
 from headway.gateway import mover as module
 from headway.gateway.config import GatewayConfig, Moving
-from headway.gateway.handover import GUESS_S, Stores
+from headway.gateway.handover import Domains
 from headway.gateway.target import Target
 from headway.telemetry.moves import Moves
 from tests.gateway.stage import CHAT, COMPLETIONS, R1, R2, Connection, Stage, dispatch
@@ -170,7 +171,7 @@ def test_replicas_that_share_no_folder(stage: Make, stores: tuple[str, ...]) -> 
 def test_what_is_computed_sooner_is_not_handed_over(stage: Make) -> None:
     s = stage(SHARED)
     s.running(8)
-    s.migrate(replay_s=1000 * GUESS_S)
+    s.migrate(replay_s=0.1)
     assert state(s) == "WARMING"
     s.exchange.client_gone()
     slots_are_free(s)
@@ -197,33 +198,123 @@ def test_a_source_without_a_slot(stage: Make) -> None:
     slots_are_free(s)
 
 
-def test_nobody_hands_over_where_that_is_off(stage: Make) -> None:
-    s = stage(SHARED, handover_s=0.0)
+# vLLM: the target fetches, the source goes on.
+
+TICKET = {"remote_block_ids": [[1, 2]], "remote_host": "r0"}
+
+
+def fetching(s: Stage) -> Connection:
+    """The connection on which the source is asked for what it has computed."""
+    exporting = s.migrate(replay_s=DEAR_S)
+    assert (exporting.target.spec.id, exporting.path) == ("r0", COMPLETIONS)
+    sent = json.loads(exporting.body)
+    assert (sent["max_tokens"], sent["stream"], sent["stream_options"]) == (1, False, None)
+    assert sent["kv_transfer_params"]["do_remote_decode"] is True
+    return exporting
+
+
+def fetched(s: Stage, exporting: Connection) -> Connection:
+    """The source answers: the connection on which the target is warmed by it."""
+    exporting.answers({"choices": [], "kv_transfer_params": TICKET})
+    warming = s.pool.connections[-1]
+    sent, asked = json.loads(warming.body), json.loads(exporting.body)
+    assert (warming.target.spec.id, sent["kv_transfer_params"], sent["max_tokens"]) == ("r1", TICKET, 1)
+    assert sent["prompt"] == asked["prompt"], "the source says where these are, and no others"
+    return warming
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+def test_a_fetch(stage: Make, path: str) -> None:
+    s = stage(SHARED, pulls=True)
+    source = s.running(8, path, stream_options={"include_usage": True})
+    exporting = fetching(s)
+    source.plays(2)
+    warming = fetched(s, exporting)
+    source.plays(2)
+    assert (state(s), source.dropped) == ("WARMING", False)
+    target = s.spelled(s.warmed(warming))
+    assert "kv_transfer_params" not in json.loads(target.body), "its own cache has them now"
+    target.begins()
+    target.plays()
+    whole(s)
+    assert s.kinds == [("0", "migrated"), ("1", "ok")]
+
+
+@pytest.mark.parametrize("how", FAILURES)
+@pytest.mark.parametrize("half", ["export", "fetch", "no ticket"])
+def test_what_cannot_be_fetched_is_computed_again(stage: Make, half: str, how: str) -> None:
+    s = stage(SHARED, pulls=True)
     s.running(8)
-    s.migrate(replay_s=DEAR_S)
-    assert state(s) == module.STATES[module.WARMING]
+    asking = fetching(s)
+    if half == "no ticket":
+        asking.answers({"choices": [], "kv_transfer_params": None})
+    else:
+        FAILURES[how](fetched(s, asking) if half == "fetch" else asking)
+    warming = s.pool.connections[-1]
+    assert warming.target.spec.id == "r1"
+    assert "kv_transfer_params" not in json.loads(warming.body)
+    target = s.spelled(s.warmed(warming))
+    target.begins()
+    target.plays()
+    whole(s)
+    assert s.kinds == [("0", "migrated"), ("1", "ok")]
+
+
+@pytest.mark.parametrize("half", ["export", "fetch"])
+def test_a_source_that_dies_meanwhile(stage: Make, half: str) -> None:
+    """The target is all there is then."""
+    s = stage(SHARED, pulls=True)
+    source = s.running(8)
+    asking = fetching(s)
+    if half == "fetch":
+        asking = fetched(s, asking)
+    source.dies()
+    assert asking.dropped
+    target = s.spelled(s.pool.connections[-1])
+    target.begins()
+    target.plays()
+    whole(s)
+
+
+@pytest.mark.parametrize("half", ["export", "fetch"])
+def test_a_client_that_leaves_while_it_is_fetched(stage: Make, half: str) -> None:
+    s = stage(SHARED, pulls=True)
+    s.running(8)
+    asking = fetching(s)
+    if half == "fetch":
+        asking = fetched(s, asking)
     s.exchange.client_gone()
+    assert asking.dropped
+    s.closed()
+
+
+def test_nobody_hands_over_where_that_is_off(stage: Make) -> None:
+    for pulls in (False, True):
+        s = stage(SHARED, pulls, handover_s=0.0)
+        s.running(8)
+        warming = s.migrate(replay_s=DEAR_S)
+        assert (state(s), warming.target.spec.id) == (module.STATES[module.WARMING], "r1")
+        s.exchange.client_gone()
 
 
 def test_what_it_costs_is_learned() -> None:
     """A slow folder is found out, and a folder that became fast again."""
-    stores, kv = Stores(Moves()), CONTINUATION.kv
-    assert kv is not None
-    spec = ReplicaSpec(R1, "http://r:1", "llamacpp", "m", max_num_seqs=2, kv_store="one")
+    domains = Domains(Moves())
+    spec = ReplicaSpec(R1, "http://r:1", "llamacpp", "m", max_num_seqs=2, kv_domain="one")
     there = Target(spec, GatewayConfig(moving=Moving()), PLUGIN.factory(PLUGIN.config()))
 
     def pays(tokens: int, replay_s: float, most_s: float = 1.0) -> bool:
         order = Migrate(RequestId("q"), AttemptId("a"), AttemptId("b"), ReplicaId("r1"), "m", "why", tokens, replay_s)
-        return stores.pays(there, there, order, most_s)
+        return domains.pays(there, there, order, most_s)
 
     assert pays(1000, 0.2)
     assert not pays(1000, 0.1)
     assert not pays(20_000, 60.0), "its client would wait too long"
-    stores.measured("one", kv, 1000, 1.008)
+    domains.measured(there, 1000, 1.008)
     assert not pays(1000, 0.9)
     for _ in range(9):
-        stores.measured("one", kv, 1000, 0.009)
+        domains.measured(there, 1000, 0.009)
     assert pays(1000, 0.02)
     assert pays(20_000, 60.0)
-    stores.measured("one", kv, 0, 0.001)  # nothing was there: not faster than free
+    domains.measured(there, 0, 0.001)  # nothing was there: not faster than free
     assert pays(1000, 0.02)

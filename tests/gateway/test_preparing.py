@@ -63,9 +63,9 @@ def test_by_ids_the_target_tells_what_they_spell() -> None:
 
 def test_a_warm_up_asks_for_one_token() -> None:
     tape = heard("a", "b", ids=True)
-    [asked], nothing = run(warm(score(vllm.CONTINUATION, CHAT, CHAT_BODY), tape, Place("m")), {})
+    [asked], said = run(warm(score(vllm.CONTINUATION, CHAT, CHAT_BODY), tape, Place("m")), {})
     sent = json.loads(asked.body)
-    assert (nothing, sent["prompt"], sent["max_tokens"], sent["min_tokens"]) == (None, [1, 2, 100, 101], 1, 0)
+    assert (said, sent["prompt"], sent["max_tokens"], sent["min_tokens"]) == (b"{}", [1, 2, 100, 101], 1, 0)
 
 
 def test_by_text_the_prompt_is_rendered_once_and_tokens_are_counted() -> None:

@@ -18,7 +18,7 @@ MOVING = Moving()
 
 
 def target(count: int = 2, store: str = "here", moving: Moving | None = MOVING) -> Target:
-    spec = ReplicaSpec(ReplicaId("r"), "http://r:1", "llamacpp", "m", max_num_seqs=count, kv_store=store)
+    spec = ReplicaSpec(ReplicaId("r"), "http://r:1", "llamacpp", "m", max_num_seqs=count, kv_domain=store)
     return Target(spec, GatewayConfig(moving=moving), PLUGIN.factory(PLUGIN.config()))
 
 

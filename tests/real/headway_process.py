@@ -26,12 +26,12 @@ brain: {{health: {{slow_start_s: 1.0, open_max_s: 2.0}}}}  # the defaults are to
 
 @dataclass
 class Headway:
-    """A running gateway in front of some replicas. `more`: lines added to its settings; `kv_store`: they share one."""
+    """A running gateway in front of some replicas. `more`: lines added to its settings; `kv_domain`: they share one."""
 
     replicas: list[str]
     log: Path
     more: str = ""
-    kv_store: str = ""
+    kv_domain: str = ""
     port: int = field(default_factory=free_port)
     admin_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -44,7 +44,7 @@ class Headway:
     def start(self) -> None:
         """Start it, without waiting."""
         settings = self.log.with_name("headway.yaml")
-        replicas = [{"url": url, "kv_store": self.kv_store} for url in self.replicas]
+        replicas = [{"url": url, "kv_domain": self.kv_domain} for url in self.replicas]
         text = SETTINGS.format(port=self.port, admin=self.admin_port, replicas=json.dumps(replicas))
         settings.write_text(text + self.more)
         command = [str(EXECUTABLE), "serve", "--config", str(settings)]

@@ -67,9 +67,9 @@ def undisturbed(writers: EnginePair) -> str:
 
 
 @contextmanager
-def gateway(pair: EnginePair, folder: Path, settings: str, kv_store: str = "") -> Iterator[Headway]:
+def gateway(pair: EnginePair, folder: Path, settings: str, kv_domain: str = "") -> Iterator[Headway]:
     """One in front of both; its accounts balance afterwards."""
-    headway = Headway([engine.url for engine in pair.engines], folder / "log", settings, kv_store)
+    headway = Headway([engine.url for engine in pair.engines], folder / "log", settings, kv_domain)
     headway.start()
     try:
         headway.wait_until_usable(len(pair.engines))

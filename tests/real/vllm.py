@@ -1,5 +1,6 @@
 """How to start vLLM on the CPU with the tiny model. Needs `.venv-vllm`, made by install_vllm.sh (2.5 GB; opt-in)."""
 
+import json
 import os
 from pathlib import Path
 from types import ModuleType
@@ -65,5 +66,17 @@ def pair(folder: Path, *flags: list[str]) -> EnginePair:
     engines = []
     for number, own in enumerate(flags):
         one = launcher(folder, *own, VLLM_SERVER_DEV_MODE="1")
+        engines.append(Engine(one, free_port(), folder / f"engine-{number}.log"))
+    return EnginePair(engines[0].launcher, engines)
+
+
+def connected(folder: Path, tiny: ModuleType) -> EnginePair:
+    """Two engines that can fetch each other's KV (NIXL's connector; on the CPU it copies through shared memory)."""
+    wanted = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
+    words = json.dumps(wanted).replace("{", "{{").replace("}", "}}")  # the launcher fills in names in braces
+    engines = []
+    for number in range(2):
+        side = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port())}
+        one = launcher(folder, "--kv-transfer-config", words, tiny=tiny, **side)
         engines.append(Engine(one, free_port(), folder / f"engine-{number}.log"))
     return EnginePair(engines[0].launcher, engines)

@@ -118,10 +118,10 @@ class Replica(Section):
     metrics: bool | None = Field(
         default=None, description="False: the engine has no load report; empty: ask the dialect."
     )
-    kv_store: str = Field(
+    kv_domain: str = Field(
         default="",
-        description="Name for the folder that its KV is saved to (llama.cpp: --slot-save-path). Where migration is "
-        "enabled, replicas of one name hand KV over through it; each must be used by this Headway alone.",
+        description="Replicas of one name can hand KV over to each other, and do where migration is enabled: llama.cpp "
+        "with one folder as --slot-save-path (and no other users), vLLM with a NixlConnector. See docs/migration.md.",
     )
 
 
@@ -401,8 +401,8 @@ class Migration(Section):
     handover_s: SecondsOrZero = Field(
         default=_V.handover_s,
         le=30,
-        description="How long a stream may stand still while engines hand over its KV (replicas[].kv_store) instead of "
-        "computing it again; 0: they never do.",
+        description="How long a stream may stand still while engines hand its KV over (replicas[].kv_domain) instead "
+        "of computing it again; 0: they never do.",
     )
     keepalive_s: SecondsOrZero = Field(
         default=_V.keepalive_s,

@@ -44,7 +44,7 @@ class Entry(msgspec.Struct, frozen=True):
     max_num_seqs: int = 0
     metrics: bool | None = None
     features: dict[str, float] = {}
-    kv_store: str = ""
+    kv_domain: str = ""
 
     @property
     def complete(self) -> bool:
@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True):
         return self.engine != AUTO and bool(self.model)
 
 
-NOT_DETECTED = ("weight", "version", "role", "gpu", "gpu_count", "features", "kv_store")
+NOT_DETECTED = ("weight", "version", "role", "gpu", "gpu_count", "features", "kv_domain")
 """Known from the settings only."""
 DETECTED = ("model", "precision", "kv_capacity_tokens", "max_model_tokens", "max_num_seqs")
 """Taken from detection where the settings are empty."""

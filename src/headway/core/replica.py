@@ -14,8 +14,8 @@ class ReplicaSpec(msgspec.Struct, frozen=True):
     or discovered size of the KV pool for engines that do not report it, 0 if unknown. `metrics` is False when the
     engine has no load report, so that the absence of samples is not an alarm.
     `features` carries what a roofline knows about this kind of replica (prefill_tokens_per_s, step_base_s,
-    step_per_request_s, step_per_token_s): priors for the learned speeds. core does not know perfmodel. `kv_store`: a
-    name for the folder that it keeps its KV in where engines do; replicas of one name can hand a run's KV over.
+    step_per_request_s, step_per_token_s): priors for the learned speeds. core does not know perfmodel. `kv_domain`:
+    replicas of one name can hand a run's KV over to each other, "" if it can to none.
     """
 
     id: ReplicaId
@@ -36,7 +36,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True):
     metrics: bool = True
     features: dict[str, float] = {}
     variants: dict[str, int] = {}
-    kv_store: str = ""
+    kv_domain: str = ""
 
     @property
     def kind(self) -> str:

@@ -2,7 +2,8 @@
 to ask the engine at the cut, and the body for the target.
 
 Values only: whoever relays makes the calls. Reading streams and writing bodies is `wire.resume*`; here is what differs
-between engines, as data. Where an engine can move its KV cache itself, that is `KvMove`, a second way to the same end.
+between engines, as data. Where an engine can move its KV cache itself, that is `KvMove` or `KvPull`, another way to the
+same end.
 """
 
 import enum
@@ -74,13 +75,14 @@ class KvMove(msgspec.Struct, frozen=True):
     slot, restore on the target, then resume there with `slot_field`.
 
     The request must have been given its slot when it started: the OpenAI API does not tell which one it got.
-    `fixed_s`: what a move costs however little there is, both halves.
+    `fixed_s`: what a move costs however little there is, both halves; `per_token_s`: a guess until it was measured.
     """
 
     save: str
     restore: str
     slot_field: str
     fixed_s: float
+    per_token_s: float
 
     def save_ask(self, slot: int, name: str) -> Ask:
         """Write a slot's KV to a file. `name` is ours, never the client's: it becomes a path on the engine's disk."""
@@ -90,9 +92,28 @@ class KvMove(msgspec.Struct, frozen=True):
         """Read it back."""
         return Ask(self.restore.format(slot=slot), msgspec.json.encode({"filename": name}))
 
-    def seconds(self, tokens: int, per_token_s: float) -> float:
-        """What moving so many tokens costs, written once and read once."""
-        return self.fixed_s + tokens * per_token_s
+
+class KvPull(msgspec.Struct, frozen=True):
+    """KV that the target fetches itself while the source goes on: ask the source for one more token of what it holds,
+    with `wanted` as `field`; what its answer says there is for the target, in the same field.
+
+    `fixed_s`: what that costs however little there is; `per_token_s`: a guess until it was measured.
+    """
+
+    field: str
+    wanted: dict[str, object]
+    fixed_s: float
+    per_token_s: float
+
+    def ticket(self, answer: bytes) -> dict[str, object]:
+        """What the source says. Raises Unresumable if it gives nothing away."""
+        try:
+            found = msgspec.json.decode(_ANSWER.decode(answer).get(self.field, b"null"), type=dict[str, object] | None)
+        except msgspec.DecodeError as error:
+            raise Unresumable(f"{self.field} is not as expected") from error
+        if not found:
+            raise Unresumable("the source has no connector for its KV")
+        return found
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -135,6 +156,7 @@ class Continuation(msgspec.Struct, frozen=True):
     tokenise: Words | None = None
     detokenise: Words | None = None
     kv: KvMove | None = None
+    pull: KvPull | None = None
     chat_form: Form = Form()
     completion_form: Form = Form()
 

@@ -14,7 +14,7 @@ from headway.core.precision import of_model, rank
 from headway.core.replica import LoadSample
 from headway.engines import cards, orca
 from headway.engines.base import Dialect, Facts, Poll, Reading
-from headway.engines.continuation import Continuation, Way, Words
+from headway.engines.continuation import Continuation, KvPull, Way, Words
 from headway.engines.forms import VLLM_CHAT, VLLM_COMPLETION
 from headway.engines.gauges import Gauges, Labels, whole
 from headway.wire import promtext
@@ -44,6 +44,12 @@ NAMES = frozenset(
 SLEEP_LEVELS = {"awake": 0, "weights_offloaded": 1, "discard_all": 2}
 PAUSED_LEVEL = 1  # a paused engine keeps its weights, but like one asleep it lets requests hang
 
+WANTED: dict[str, object] = {
+    "do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None,
+    "remote_host": None, "remote_port": None,
+}  # fmt: skip
+"""What asks a NixlConnector to keep a prompt's KV for somebody else (recorded, vLLM 0.32)."""
+
 CONTINUATION = Continuation(
     chat=Way.IDS,
     completion=Way.IDS,
@@ -51,10 +57,12 @@ CONTINUATION = Continuation(
     default_tokens=16,
     tokenise=Words("/tokenize", "prompt", "tokens", {"add_special_tokens": False}),
     detokenise=Words("/detokenize", "tokens", "prompt"),
+    pull=KvPull("kv_transfer_params", WANTED, 0.05, 26e-6),
     chat_form=VLLM_CHAT,
     completion_form=VLLM_COMPLETION,
 )
-"""Its streams tell ids on request (`return_token_ids`), and completions take ids as a prompt."""
+"""Its streams tell ids on request (`return_token_ids`), and completions take ids as a prompt. The connector's times:
+128 KiB per token (Llama-3.1-8B in bfloat16) at 40 Gbit/s, and a step of the source and one of the target."""
 
 
 class Vllm(Dialect):

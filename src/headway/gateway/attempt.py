@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headway.core.commands import Dispatch
 from headway.core.events import AttemptFinished, FirstToken, SampleTaken
+from headway.core.ids import ReplicaId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.engines.continuation import KvMove
 from headway.gateway.batching import Batch
@@ -201,7 +202,7 @@ class Attempt:
         return self._relay.facts().tokens if self._relay is not None else 0
 
     @property
-    def replica(self) -> str:
+    def replica(self) -> ReplicaId:
         """Where it is."""
         return self._command.replica_id
 

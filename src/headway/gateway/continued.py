@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headway.core.commands import Dispatch
 from headway.core.outcome import Outcome, OutcomeKind
+from headway.engines.continuation import KvPull
 from headway.gateway.attempt import CONNECTING, OVER, SENT, Attempt
 from headway.gateway.errand import Errand, Steps
 from headway.gateway.facts import Facts
-from headway.gateway.handover import Handover
-from headway.gateway.preparing import Place, Ready, ready, warm
+from headway.gateway.handover import Fetch, Handover
+from headway.gateway.preparing import Place, Ready, export, ready, warm
 from headway.gateway.slots import Claim
 from headway.gateway.spool import Anteroom
 from headway.gateway.target import Target
@@ -50,7 +51,7 @@ class Continued(Attempt):
         self.splicer: Splicer | None = None
         self._boarded = True  # continuations ride alone
         self._mover = mover
-        self._errand: Errand | Handover | None = None
+        self._errand: Errand | Handover | Fetch | None = None
         self._ready: Ready | None = None
         self._cut = Cut(0, "")
         self._behind = 0
@@ -67,6 +68,18 @@ class Continued(Attempt):
         """Have the target read what there is so far."""
         self._run(warm(self._mover.score, self._mover.tape.fork(), self._place()), self._warmed)
 
+    def fetch(self, source: Target, pull: KvPull, tokens: int) -> None:
+        """Have the target fetch what the source has computed, while the source goes on."""
+        mover, plane, target = self._mover, self._plane, self._target
+        assert target is not None  # it was reachable
+        score, tape = mover.score, mover.tape.fork()
+        asked = export(score, tape, pull)
+        self._errand = fetching = Fetch(
+            plane.pool, plane.domains, mover.head, self.id, source, target, asked,
+            lambda ticket: warm(score, tape, self._place(ticket)), tokens, self._fetched,
+        )  # fmt: skip
+        fetching.go()
+
     def seat(self) -> Claim | None:
         """Its slot of the engine, where those are handed over and one is free."""
         if self.claim is None and self._target is not None:
@@ -78,7 +91,7 @@ class Continued(Attempt):
         self.handed_over = True
         self._wait(PREPARE_S)
         plane, head = self._plane, self._mover.head
-        self._errand = handover = Handover(plane.pool, plane.stores, head, source, seat, tokens, self._handed_over)
+        self._errand = handover = Handover(plane.pool, plane.domains, head, source, seat, tokens, self._handed_over)
         handover.go()
 
     def prepare(self) -> None:
@@ -198,6 +211,13 @@ class Continued(Attempt):
         self._errand = Errand(self._plane.pool, target, mover.head, self.id, steps, done, self._stuck)
         self._errand.go()
 
+    def _fetched(self, whole: bool) -> None:
+        self._errand = None
+        if whole:
+            self._mover.warmed(self)
+        else:
+            self.warm()
+
     def _handed_over(self) -> None:
         self._errand = None
         self.prepare()
@@ -209,7 +229,7 @@ class Continued(Attempt):
         else:
             self.failed(kind, detail)
 
-    def _warmed(self, _nothing: None) -> None:
+    def _warmed(self, _answer: bytes) -> None:
         self._errand = None
         self._mover.warmed(self)
 
@@ -224,12 +244,12 @@ class Continued(Attempt):
         self.splicer = Splicer(self.tape, found.cut, score.manner(), score.prompt_tokens)
         super().start()
 
-    def _place(self) -> Place:
+    def _place(self, more: dict[str, object] | None = None) -> Place:
         target, seat = self._target, self.seat()
         context = target.spec.max_model_tokens if target is not None else 0
         kv = seat.target.kv if seat is not None else None
         fields: dict[str, object] = {kv.slot_field: seat.slot} if seat is not None and kv is not None else {}
-        return Place(self._command.model, context, fields)
+        return Place(self._command.model, context, {**fields, **(more or {})})
 
     def _wait(self, seconds: float) -> None:
         """Until it is the one that counts, the mover's patience is what bounds it."""

@@ -1,20 +1,19 @@
-"""KV that engines hand over themselves, through a folder that both see: break before make; nothing is computed again.
+"""KV that engines hand over themselves, so that nothing is computed again.
 
-The source is left first, since a slot can only be saved when nobody runs in it. What it computed is saved, the target
-reads it, and goes on from there. If either fails the target computes it again, as it would have without this: only time
-is lost. What lives here: what that costs, as measured, and the two calls. What must not: when requests move (the
-brain), and what the client sees of it (`mover`).
+llama.cpp (`Handover`): through a folder that both servers see. The source is left first, since a slot can only be saved
+when nobody runs in it: break before make. vLLM (`Fetch`): the target fetches it while the source goes on. Whatever
+fails is computed again, as it would have been without this: only time is lost. What lives here: what that costs, as
+measured, and the calls. What must not: when requests move (the brain), and what the client sees of it (`mover`).
 """
 
 import hashlib
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from headway.core.commands import Migrate
 from headway.core.outcome import OutcomeKind
-from headway.engines.continuation import KvMove
 from headway.gateway.errand import Errand, Steps
 from headway.gateway.head import RequestHead
 from headway.gateway.slots import Claim
@@ -26,45 +25,43 @@ from headway.wire.resume_body import Ask
 
 log = structlog.get_logger(__name__)
 
-GUESS_S: Final = 100e-6
-"""Per token, until one was measured: 128 KiB (Llama-3.1-8B in bfloat16) written and read at 2.6 GB/s."""
-
 LATEST: Final = 0.5
-"""Weight of the last measurement: folders become slow and fast again."""
+"""Weight of the last measurement: folders and networks become slow and fast again."""
 
 
-class Stores:
-    """What handing over costs, per store, as it was last. Seconds per token, both halves."""
+class Domains:
+    """What handing over costs, per domain, as it was last: seconds per token."""
 
     def __init__(self, counters: Moves) -> None:
         self._per_token_s: dict[str, float] = {}
         self.counters = counters
 
     def pays(self, source: Target, target: Target, order: Migrate, most_s: float) -> bool:
-        """Whether to hand over instead of computing again: where both see the same folder, it is done sooner, and no
-        client's stream stands still for longer than `most_s`."""
-        kv = source.kv
-        if kv is None or kv != target.kv or source.spec.kv_store != target.spec.kv_store:
+        """Whether to hand over instead of computing again: both can, it is done sooner, and takes no longer than
+        `most_s`."""
+        kv = source.kv or source.pull
+        if kv is None or kv != (target.kv or target.pull) or source.spec.kv_domain != target.spec.kv_domain:
             return False
-        per_token_s = self._per_token_s.get(source.spec.kv_store, GUESS_S)
-        return kv.seconds(order.held_tokens, per_token_s) < min(order.replay_s, most_s)
+        per_token_s = self._per_token_s.get(source.spec.kv_domain, kv.per_token_s)
+        return kv.fixed_s + order.held_tokens * per_token_s < min(order.replay_s, most_s)
 
-    def measured(self, store: str, kv: KvMove, tokens: int, seconds: float) -> None:
+    def measured(self, source: Target, tokens: int, seconds: float) -> None:
         """So many tokens took so long."""
-        per_token_s = max(0.0, seconds - kv.fixed_s) / max(1, tokens)
-        before = self._per_token_s.get(store, per_token_s)
-        self._per_token_s[store] = before + LATEST * (per_token_s - before)
+        kv, domain = source.kv or source.pull, source.spec.kv_domain
+        per_token_s = max(0.0, seconds - (kv.fixed_s if kv is not None else 0.0)) / max(1, tokens)
+        before = self._per_token_s.get(domain, per_token_s)
+        self._per_token_s[domain] = before + LATEST * (per_token_s - before)
 
 
 class Handover:
     """One. `done` is called when the target may go on, with or without what the source computed; not after `drop`."""
 
     def __init__(
-        self, pool: Pool, stores: Stores, head: RequestHead, source: Claim, target: Claim, tokens: int,
+        self, pool: Pool, domains: Domains, head: RequestHead, source: Claim, target: Claim, tokens: int,
         done: Callable[[], None],
     ) -> None:  # fmt: skip
         self._pool = pool
-        self._stores = stores
+        self._domains = domains
         self._head = head
         self._source = source
         self._target = target
@@ -87,30 +84,85 @@ class Handover:
             self._errand.drop()
             self._errand = None
             self._source.leave()
-            self._stores.counters.handed_over("dropped", 0)
+            self._domains.counters.handed_over("dropped", 0)
 
     def _saved(self, _answer: bytes) -> None:
         self._ask(self._target, self._kv.restore_ask(self._target.slot, self._file), self._restored)
 
     def _restored(self, _answer: bytes) -> None:
-        store = self._source.target.spec.kv_store
-        self._stores.measured(store, self._kv, self._tokens, now() - self._began)
+        self._domains.measured(self._source.target, self._tokens, now() - self._began)
         self._end("done", self._tokens)
 
     def _failed(self, kind: OutcomeKind, detail: str, _error: Exception | None) -> None:
-        source, target = self._source.target.spec.id, self._target.target.spec.id
-        log.warning("KV was not handed over", source=source, target=target, kind=str(kind), reason=detail)
+        _complain(self._source.target, self._target.target, kind, detail)
         self._end("failed", 0)
 
     def _end(self, result: str, tokens: int) -> None:
         self._errand = None
         self._source.leave()  # its file may be written again from now on
-        self._stores.counters.handed_over(result, tokens)
+        self._domains.counters.handed_over(result, tokens)
         self._done()
 
     def _ask(self, whom: Claim, ask: Ask, done: Callable[[bytes], None]) -> None:
         self._errand = Errand(self._pool, whom.target, self._head, self._file, _one(ask), done, self._failed)
         self._errand.go()
+
+
+class Fetch:
+    """The other kind. `export` has the source say what is to be said to the target, `warm` has the target read with
+    that. `done` is called when the target has read all (True), or has to compute it itself; not after `drop`."""
+
+    def __init__(
+        self, pool: Pool, domains: Domains, head: RequestHead, name: str, source: Target, target: Target,
+        export: Steps[dict[str, object]], warm: Callable[[dict[str, object]], Steps[bytes]], tokens: int,
+        done: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        self._pool = pool
+        self._domains = domains
+        self._head = head
+        self._name = name
+        self._source = source
+        self._target = target
+        self._export = export
+        self._warm = warm
+        self._tokens = tokens
+        self._done = done
+        self._began = now()
+        self._errand: Errand | None = None
+
+    def go(self) -> None:
+        """Begin."""
+        self._run(self._source, self._export, self._exported)
+
+    def drop(self) -> None:
+        """Nobody wants it any more. What the source keeps for the target it gives up by itself, after a time."""
+        if self._errand is not None:
+            self._errand.drop()
+            self._errand = None
+            self._domains.counters.handed_over("dropped", 0)
+
+    def _exported(self, ticket: dict[str, object]) -> None:
+        self._run(self._target, self._warm(ticket), self._fetched)
+
+    def _fetched(self, _answer: bytes) -> None:
+        self._errand = None
+        self._domains.measured(self._source, self._tokens, now() - self._began)
+        self._domains.counters.handed_over("done", self._tokens)
+        self._done(True)
+
+    def _failed(self, kind: OutcomeKind, detail: str, _error: Exception | None) -> None:
+        self._errand = None
+        _complain(self._source, self._target, kind, detail)
+        self._domains.counters.handed_over("failed", 0)
+        self._done(False)
+
+    def _run(self, whom: Target, steps: Steps[Any], done: Callable[[Any], None]) -> None:
+        self._errand = Errand(self._pool, whom, self._head, self._name, steps, done, self._failed)
+        self._errand.go()
+
+
+def _complain(source: Target, target: Target, kind: OutcomeKind, detail: str) -> None:
+    log.warning("KV was not handed over", source=source.spec.id, target=target.spec.id, kind=str(kind), reason=detail)
 
 
 def _one(ask: Ask) -> Steps[bytes]:

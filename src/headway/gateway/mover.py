@@ -26,6 +26,7 @@ from headway.gateway.config import Moving
 from headway.gateway.continued import Continued
 from headway.gateway.head import RequestHead, ResponseHead
 from headway.gateway.preparing import Score, wants_running_usage
+from headway.gateway.slots import Claim
 from headway.gateway.spool import Gathering, Spool
 from headway.gateway.target import Target
 from headway.runtime.clock import now
@@ -169,11 +170,17 @@ class Mover:
         if not fit or not self.can_go_on() or self.tape.ended or not target.reachable:
             target.settle(OutcomeKind.CANCELLED, False, "it cannot be moved")
             return
-        if source is not None and self._hands_over(source, target, command):
+        assert source is not None  # or it would not fit
+        held = self._giver(source, command)
+        if held is not None and source.claim is not None and (seat := target.seat()) is not None:
+            self._hand_over(source, target, source.claim, seat, command)
             return
         self._state, self._target, self._reason = WARMING, target, command.reason
         self._arm(self._moving.warm_s)
-        target.warm()
+        if held is not None and held.pull is not None:
+            target.fetch(held, held.pull, command.held_tokens)
+        else:
+            target.warm()
 
     def evict(self, source: "Attempt") -> bool:
         """Leave its engine, and keep what the client has. False if it could not go on from that."""
@@ -374,18 +381,20 @@ class Mover:
             target.drop()
             target.prepare()
 
-    def _hands_over(self, source: "Attempt", target: Continued, order: Migrate) -> bool:
-        """Leave the source and have the engines hand over what it computed, if they can and that is cheaper."""
-        claim, there = source.claim, self._exchange.plane.pool.targets.get(order.replica_id)
-        if claim is None or there is None:
-            return False
-        stores = self._exchange.plane.stores
-        if not stores.pays(claim.target, there, order, self._moving.handover_s) or (seat := target.seat()) is None:
-            return False
+    def _giver(self, source: "Attempt", order: Migrate) -> Target | None:
+        """The replica that is left, if it can hand over what it computed and that is cheaper than to compute it."""
+        plane, moving = self._exchange.plane, self._moving
+        held, there = plane.pool.targets.get(source.replica), plane.pool.targets.get(order.replica_id)
+        if held is None or there is None:
+            return None
+        most_s = moving.handover_s if held.pull is None else moving.warm_s * (moving.handover_s > 0.0)
+        return held if plane.domains.pays(held, there, order, most_s) else None
+
+    def _hand_over(self, source: "Attempt", target: Continued, claim: Claim, seat: Claim, order: Migrate) -> None:
+        """Leave the source, and have the engines hand over what it computed."""
         source.claim = None  # nobody else may have it until it is saved
         self._leave_to(target, source, OutcomeKind.MIGRATED, "")
         target.take_over(claim, seat, order.held_tokens)
-        return True
 
     def _leave_to(self, target: Continued, source: "Attempt", kind: OutcomeKind, detail: str) -> None:
         """The source is gone; the target counts, and has said nothing yet."""

@@ -15,7 +15,7 @@ from headway.gateway.batching import Batcher
 from headway.gateway.config import GatewayConfig
 from headway.gateway.counting import Counter
 from headway.gateway.driver import Driver
-from headway.gateway.handover import Stores
+from headway.gateway.handover import Domains
 from headway.gateway.head import HeadReader, RequestHead
 from headway.gateway.headers import CorsLines
 from headway.gateway.hints import Hints
@@ -67,7 +67,7 @@ class Plane:
         self.levels: dict[str, int] = {}
         self.plain = config.moving is not None and config.moving.plain
         self.slots = SlotKeeper()
-        self.stores = Stores(telemetry.moves)
+        self.domains = Domains(telemetry.moves)
         self.ways: dict[str, list[Continuation]] = {}  # model -> how its engines go on; empty while nothing may move
         self.counters: Mapping[str, Counter] = {}
         self.hints = Hints(lambda request: self.driver.prospect(request), config.hints_period_s)

@@ -4,7 +4,7 @@ questions, wants answers, returns the body for the target and where the cut is.
 
 import msgspec
 
-from headway.engines.continuation import Continuation, Given, Way, Words
+from headway.engines.continuation import Continuation, Given, KvPull, Way, Words
 from headway.gateway.errand import Steps
 from headway.wire import resume_body
 from headway.wire.body import Body
@@ -74,8 +74,9 @@ def ready(score: Score, tape: Tape, place: Place) -> Steps[Ready]:
     return Ready(score.continuation.ask(score.way, score.body, tape, cut, _given(score, place, said_ids)), cut)
 
 
-def warm(score: Score, tape: Tape, place: Place) -> Steps[None]:
-    """Have the target read prompt and all that was said, for its prefix cache; what it says is of no interest."""
+def warm(score: Score, tape: Tape, place: Place) -> Steps[bytes]:
+    """Have an engine read prompt and all that was said, for its prefix cache; what it says is of interest where it is
+    asked for more (`Place.fields`)."""
     yield from _prompt(score, place)
     said_ids: list[int] = []
     text = tape.text
@@ -85,7 +86,14 @@ def warm(score: Score, tape: Tape, place: Place) -> Steps[None]:
     if resume_body.has(score.body, "min_tokens"):
         few["min_tokens"] = 0
     cut = Cut(len(tape.ids) if score.way is Way.IDS else tape.generated, text)
-    yield score.continuation.ask(score.way, score.body, tape, cut, _given(score, place, said_ids, few))
+    return (yield score.continuation.ask(score.way, score.body, tape, cut, _given(score, place, said_ids, few)))
+
+
+def export(score: Score, tape: Tape, pull: KvPull) -> Steps[dict[str, object]]:
+    """Have the source, which has computed all this, hand it over: what is to be said to whoever fetches it."""
+    whole: dict[str, object] = {"stream": False, "stream_options": None, pull.field: pull.wanted}
+    answer = yield from warm(score, tape, Place("", fields=whole))
+    return {pull.field: pull.ticket(answer)}
 
 
 def _given(score: Score, place: Place, said_ids: list[int], more: dict[str, object] | None = None) -> Given:

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from headway.core.replica import ReplicaSpec
 from headway.engines.base import Dialect
-from headway.engines.continuation import KvMove
+from headway.engines.continuation import Continuation, KvMove, KvPull
 from headway.gateway.config import GatewayConfig
 from headway.gateway.head import RequestHead
 
@@ -14,11 +14,11 @@ _CREDENTIALS = ((b"authorization", b"Authorization"), (b"x-api-key", b"X-Api-Key
 
 class Target:
     """One replica as the data plane sees it. `fixed` are the header lines that every request to it carries;
-    `unmergeable` the paths whose replies to merged requests were found to be no such thing; `kv` how it hands over what
-    it computed, if it does and requests may move."""
+    `unmergeable` the paths whose replies to merged requests were found to be no such thing; `kv` and `pull`: how it
+    hands over what it computed, if it does and requests may move."""
 
     __slots__ = (
-        "_authority", "_fixed", "_forward", "_prefix", "_preserve_host", "dialect", "host", "kv", "port",
+        "_authority", "_fixed", "_forward", "_prefix", "_preserve_host", "dialect", "host", "kv", "port", "pull",
         "sample_header", "spec", "ssl", "unmergeable",
     )  # fmt: skip
 
@@ -33,8 +33,10 @@ class Target:
         self.ssl: ssl.SSLContext | None = None
         if secure:
             self.ssl = config.client_tls or ssl.create_default_context()
-        shares = config.moving is not None and dialect is not None and spec.kv_store and spec.max_num_seqs
-        self.kv: KvMove | None = dialect.continuation.kv if dialect is not None and shares else None
+        shares = config.moving is not None and bool(spec.kv_domain)
+        way = dialect.continuation if dialect is not None and shares else Continuation()
+        self.kv: KvMove | None = way.kv if spec.max_num_seqs else None
+        self.pull: KvPull | None = way.pull
         self.sample_header = dialect.sample_header.lower().encode() if dialect else b""
         self._authority = url.netloc.rpartition("@")[2].encode()
         self._prefix = url.path.rstrip("/").encode()
