@@ -11,6 +11,7 @@ take it, the scheduler's.
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from headway.core.commands import Reject
 from headway.core.constants import AdmissionConfig, PaceConfig, SloConfig
@@ -27,6 +28,8 @@ from headway.core.tenancy import Tenancy
 from headway.core.tenant import Tier
 from headway.core.view import ReplicaView
 
+_HIGH: Final = int(Tier.HIGH)  # looked up once: members of an enum are slow to get at
+
 
 class Admission:
     """The queues of all models, and the tests a request must pass. `late`: whether requests are bound late at all."""
@@ -41,7 +44,9 @@ class Admission:
     ) -> None:
         self._fleet = fleet
         self._slo = slo or SloConfig()
-        self.config = config or AdmissionConfig()
+        self.config = c = config or AdmissionConfig()
+        self._holds, self._orders, self._share = c.hold, c.order, c.reserved
+        self._z, self._spare = fleet.memory.z, fleet.memory.spare
         self.pace_config = pace or PaceConfig()
         self.pace = Pace(self.pace_config, self._slo) if self.config.pace and late else None
         self.late = late
@@ -90,7 +95,7 @@ class Admission:
         """A request ended after so many tokens, None if it was never served: its tenant was charged a guess."""
         asked = job.asked
         self.tenancy.left(asked, tokens)
-        queue = self.queues.get(lane(asked.request)) if tokens is not None else None
+        queue = self.queues.get(lane(asked.request)) if self.queues and tokens is not None else None
         if queue is not None:
             queue.turns.charge(asked.request.tenant, 2.0 * ((tokens or 0) - asked.output_mean))
 
@@ -105,11 +110,7 @@ class Admission:
         demand = job.demand
         prompt, hits = demand.prompt_tokens, demand.hits
         own = min(
-            (
-                (prompt - hits.get(view.spec.id, 0)) / view.speed.prefill_tokens_per_s
-                for view in views
-                if view.speed.learned
-            ),
+            ((prompt - hits.get(view.id, 0)) / view.speed.prefill_tokens_per_s for view in views if view.speed.learned),
             default=0.0,
         )
         slack = self._slo.ttft_limit_s(prompt) - own
@@ -131,10 +132,10 @@ class Admission:
         self, request: RequestInfo, replicas: Sequence[Replica], candidates: Sequence[ReplicaView]
     ) -> Reserve | None:
         """What of its model's replicas is not for this request, None if it may have all."""
-        share = self.config.reserved
+        share = self._share
         if not share or request.tier >= Tier.CRITICAL:
             return None
-        ids = tuple(replica.spec.id for replica in replicas)
+        ids = tuple(replica.id for replica in replicas)
         found = self._reserves.get(request.model)
         if found is None or found.ids != ids:
             found = self._reserves[request.model] = Reserve(ids, share)
@@ -149,13 +150,13 @@ class Admission:
 
     def refuses(self, job: Job, view: ReplicaView, at: float) -> str:
         """Why a replica should not have the request now, empty if it may."""
-        demand, pace = job.demand, self.pace
+        demand, pace, model = job.demand, self.pace, job.request.model
         if pace is not None and not unpaced(job):
-            hit = demand.hits.get(view.spec.id, 0)
-            if not pace.open(demand.request.model, view, demand.prompt_tokens, hit, at):
+            hit = demand.hits.get(view.id, 0)
+            if not pace.open(model, view, demand.prompt_tokens, hit, at):
                 return "paced"
         # who was taken away from an engine must not be sent into the same straits at once, nor overtaken while it waits
-        holds = self.config.hold or job.generated or job.evictions or self._returned(job.request.model)
+        holds = self._holds or job.generated or job.evictions or self._returned(model)
         return "no_headroom" if holds and not self.fits(job, view, at) else ""
 
     def _returned(self, model: str) -> bool:
@@ -179,32 +180,32 @@ class Admission:
         Only if the sum of both reaches is too much are the horizons walked. What a view has refused, it refuses to
         whoever needs as much (unless it was refused for being late).
         """
-        part, memory = job.part, self._fleet.memory
-        refused = self._refused.get(view.spec.id)
+        part, z = job.part, self._z
+        refused = self._refused.get(view.id)
         if refused is not None and refused[0] is view and part.peak >= refused[1]:
             return False
         spared = self._spared(job, view, at)
-        if view.headroom_tokens - spared >= part.mean_bound + memory.z * (view.headroom_sigma + part.sigma_bound):
+        if view.headroom_tokens - spared >= part.mean_bound + z * (view.headroom_sigma + part.sigma_bound):
             return True
         if view.in_flight == 0 and view.running <= 0:
             return True
-        room = view.kv_capacity_tokens * (1.0 - memory.spare) - spared
-        spread = memory.z * (math.sqrt(view.peak_var) + math.sqrt(part.peak_var))
+        room = view.kv_capacity_tokens * (1.0 - self._spare) - spared
+        spread = z * (math.sqrt(view.peak_var) + math.sqrt(part.peak_var))
         if view.peak_mean + part.peak + spread <= room:
             return True
-        replica = self._fleet.replicas[view.spec.id]
+        replica = self._fleet.replicas[view.id]
         _, kv, kv_var = self._fleet.viewing.foreign(replica, at) or (0, 0.0, 0.0)
-        if replica.account.curve.fits(part, room - kv, kv_var, memory.z):
+        if replica.account.curve.fits(part, room - kv, kv_var, z):
             return True
         if not spared:
-            self._refused[view.spec.id] = (view, part.peak)
+            self._refused[view.id] = (view, part.peak)
         return False
 
     def _spared(self, job: Job, view: ReplicaView, at: float) -> float:
         """KV tokens that are not for this request: what is late takes only what others leave. (Whoever has begun goes
         on as soon as it can, and so does what matters more than most.)"""
-        late = self.config.order and job.due is not None and job.due < at
-        late = late and not job.generated and job.request.tier < Tier.HIGH
+        late = self._orders and job.due is not None and job.due < at
+        late = late and not job.generated and job.request.tier < _HIGH
         return self.config.late_spare * view.kv_capacity_tokens if late else 0.0
 
     def forget(self, replica_id: ReplicaId) -> None:
@@ -217,7 +218,7 @@ class Admission:
 def unpaced(job: Job) -> bool:
     """Whether a request goes although others are to have a rest: it is urgent, or its client waits in the middle of an
     answer whose replica died."""
-    return job.failovers > 0 or job.request.tier >= Tier.HIGH
+    return job.failovers > 0 or job.request.tier >= _HIGH
 
 
 def lane(request: RequestInfo) -> str:

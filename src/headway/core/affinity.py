@@ -73,7 +73,7 @@ class Affinity:
             return False
         if not speed.learned:
             return load < config.spare
-        tokens = view.prefill_backlog_tokens + demand.prompt_tokens - demand.hits.get(view.spec.id, 0)
+        tokens = view.prefill_backlog_tokens + demand.prompt_tokens - demand.hits.get(view.id, 0)
         return (
             tokens <= config.easy_prefill_s * speed.prefill_tokens_per_s
             and speed.step_s(load + 1.0, view.context_tokens + demand.prompt_tokens) <= config.easy_step_s
@@ -84,7 +84,7 @@ class Affinity:
         capacity, full = view.kv_capacity_tokens, self._full
         if not capacity:
             return False
-        replica_id = view.spec.id
+        replica_id = view.id
         used = _used(view) / capacity
         if used > self._config.spill:
             full.add(replica_id)
@@ -106,7 +106,7 @@ def _used(view: ReplicaView) -> float:
 
 
 def _id(view: ReplicaView) -> ReplicaId:
-    return view.spec.id
+    return view.id
 
 
 def _load(view: ReplicaView) -> float:

@@ -64,17 +64,18 @@ class Attempts:
 
     def dispatch(self, job: Job, choice: Choice, at: float, out: list[Command], free: bool = False) -> None:
         """Send a request to what was chosen for it. `free`: that it is tried again says nothing against it."""
-        request, demand, spec, number = job.request, job.demand, choice.view.spec, job.tries.made
+        request, demand, view, number = job.request, job.demand, choice.view, job.tries.made
+        spec, request_id, named = view.spec, request.id, request.model
         resumes = job.generated > 0
         free, job.tries.spared = free or resumes or job.tries.spared, False
         self._retries.sent(job.tries, number > 0 and not free, free)
-        expected = forecast(demand, choice.view)
-        attempt = job.attempt = attempt_id(request.id, number)
-        self.open(job, attempt, Expected(demand, job.part), choice.view, expected, at)
+        expected = forecast(demand, view)
+        attempt = job.attempt = attempt_id(request_id, number)
+        self.open(job, attempt, Expected(demand, job.part), view, expected, at)
         self.relief.served(request, at)
-        terms, told = job.terms, self._scheduler.sent(request.model, spec, at)
-        model, told = spec.serves.get(request.model, request.model), terms.disclosed + told
-        out.append(Dispatch(request.id, attempt, spec.id, model, terms.max_tokens, terms.logprobs, told, resumes))
+        terms, told = job.terms, self._scheduler.sent(named, spec, at)
+        model, told = spec.serves.get(named, named), terms.disclosed + told
+        out.append(Dispatch(request_id, attempt, view.id, model, terms.max_tokens, terms.logprobs, told, resumes))
         waited = at - max(job.arrived_at, job.waits_from)
         out.append(Record(self._scheduler.decision(choice, demand, expected, at, number, waited)))
 
@@ -89,15 +90,15 @@ class Attempts:
         self, job: Job, attempt: AttemptId, believed: Expected, view: ReplicaView, expected: Forecast, at: float
     ) -> None:
         """Reserve for an attempt, and tell everybody who keeps accounts."""
-        request, demand, spec = job.request, believed.demand, view.spec
-        replica = self._fleet.replicas[spec.id]
+        request, demand, replica_id = job.request, believed.demand, view.id
+        replica = self._fleet.replicas[replica_id]
         entry = Entry(
             attempt,
             request,
-            spec.id,
+            replica_id,
             demand.prompt_tokens,
             expected.cached_tokens,
-            self._fleet.unscaled_hit(request, job.asked.prompt_tokens, job.matches.get(spec.id, 0)),
+            self._fleet.unscaled_hit(request, job.asked.prompt_tokens, job.matches.get(replica_id, 0)),
             round(demand.output_mean),
             demand.output_limit,
             believed.part,
@@ -109,7 +110,7 @@ class Attempts:
         )
         self._fleet.opened(replica, entry, at)
         for tracker in self._trackers:
-            tracker.sent(demand, spec.id, at)
+            tracker.sent(demand, replica_id, at)
         if self._admission.pace is not None:
             self._admission.pace.sent(view, entry.uncached, at)
         self._admission.tenancy.sent(demand)
@@ -195,9 +196,9 @@ class Attempts:
         if moved:
             self.relief.moved(replica, at, out)
         if moved and outcome.kind is OutcomeKind.CONNECT_FAILED:
-            self._fleet.prefix.forget(replica.spec.id)  # whatever comes back there starts with a cold cache
+            self._fleet.prefix.forget(replica.id)  # whatever comes back there starts with a cold cache
             if replica.account.in_flight:
-                out.append(Probe(replica.spec.id))  # if nobody listens, its silent streams are lost too
+                out.append(Probe(replica.id))  # if nobody listens, its silent streams are lost too
 
     def _retry(self, job: Job, entry: Entry, outcome: Outcome, at: float, out: list[Command]) -> bool:
         """Try the request again, or give it its end. True if it lives on."""

@@ -145,18 +145,20 @@ class Brain:
 
     def _arrived(self, event: RequestArrived, out: list[Command]) -> None:
         request, at = event.request, event.at
+        model = request.model
         if request.id in self._jobs:
             self._ignored += 1
             return
         self._scheduler.refresh(at, out)
-        pool, tenancy = self._scheduler.pools.get(request.model), self._admission.tenancy
-        if pool is None or not tenancy.may_use(request.tenant, request.model):  # in the same words: which is not told
-            text = f"The model `{request.model[:256]}` does not exist"
+        pool, tenancy = self._scheduler.pools.get(model), self._admission.tenancy
+        if pool is None or (tenancy.usages and not tenancy.may_use(request.tenant, model)):
+            text = f"The model `{model[:256]}` does not exist"  # in the same words: which is not told
             out.append(Reject(request.id, 404, "model_not_found", text))
             return
-        if request.policy and request.policy not in self._scheduler.policies:
+        policy = request.policy
+        if policy and policy not in self._scheduler.policies:
             known = ", ".join(sorted(self._scheduler.policies))
-            text = f"The policy `{request.policy[:64]}` is not offered; these are: {known}"
+            text = f"The policy `{policy[:64]}` is not offered; these are: {known}"
             out.append(Reject(request.id, 400, "unknown_policy", text))
             return
         if tenancy.usages:
@@ -239,12 +241,12 @@ class Brain:
         if event.sample.sleep_level and replica.account.entries:
             self._leave_sleeper(replica, event.at, out)
         if replica.gauges.cold:
-            self._fleet.prefix.forget(replica.spec.id)
+            self._fleet.prefix.forget(replica.id)
             if replica.health.cooled(event.at, replica.gauges.cold == "woke", out):
                 self._fleet.touch(replica)
                 self._relief.moved(replica, event.at, out)
         if self._admission.queues:
-            self._holding.release(self._scheduler.pools_of(replica.spec.id), event.at, out, replica.spec.id)
+            self._holding.release(self._scheduler.pools_of(replica.id), event.at, out, replica.id)
 
     def _leave_sleeper(self, replica: Replica, at: float, out: list[Command]) -> None:
         """An engine that falls asleep lets those hang who come just then: they go elsewhere, if there is a place.
@@ -326,4 +328,4 @@ class Brain:
         """A replica became (un)usable."""
         self._fleet.touch(replica)
         self._relief.moved(replica, at, out)
-        self._holding.release(self._scheduler.pools_of(replica.spec.id), at, out)
+        self._holding.release(self._scheduler.pools_of(replica.id), at, out)

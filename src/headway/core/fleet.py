@@ -9,6 +9,7 @@ of decisions. What is not here: which replicas may be used (health, scheduler).
 """
 
 import math
+from typing import Final
 
 from headway.core.commands import Command
 from headway.core.constants import (
@@ -58,8 +59,10 @@ class Fleet:
         """`foresees`: somebody asks how full pools will get, so that running batches are forecast again and again."""
         self.config = config or FleetConfig()
         self.memory = memory or MemoryConfig()
+        self._rebuild_s, self._sweep_s = self.config.rebuild_s, self.config.sweep_s
+        self._most_outlooks = self.config.outlooks
         self._health = health or HealthConfig()
-        self._prefix_config = prefix or PrefixConfig()
+        self._block_bytes = (prefix or PrefixConfig()).block_bytes
         self.ledger = Ledger(ledger)
         self.length = LengthModel(length)
         self.prefix = PrefixIndex(prefix)
@@ -111,7 +114,7 @@ class Fleet:
 
     def take_changed(self, at: float) -> list[Replica]:
         """Replicas whose view may have changed since the last call, with their views rebuilt."""
-        if at - self._swept_at >= self.config.sweep_s:
+        if at - self._swept_at >= self._sweep_s:
             self._swept_at = at
             for replica in self.replicas.values():
                 if replica.expires <= at:
@@ -134,7 +137,8 @@ class Fleet:
 
     def matches(self, request: RequestInfo) -> dict[ReplicaId, int]:
         """Leading prompt blocks believed cached, per replica."""
-        return self.prefix.match(request.prefix_hashes) if request.prefix_hashes else {}
+        hashes = request.prefix_hashes
+        return self.prefix.match(hashes) if hashes else {}
 
     def expect(self, request: RequestInfo, model_limit: int, matches: dict[ReplicaId, int], at: float) -> Expected:
         """What is believed of a request. `model_limit`: longest context of its model, 0 if unknown."""
@@ -153,7 +157,7 @@ class Fleet:
 
     def _outlook(self, request: RequestInfo, limit: int, sequences: int, at: float) -> Prospect:
         """Mean, deviation, interval and survival of a new output, remembered for a moment."""
-        if at - self._outlooks_at >= self.config.rebuild_s or len(self._outlooks) >= self.config.outlooks:
+        if at - self._outlooks_at >= self._rebuild_s or len(self._outlooks) >= self._most_outlooks:
             self._outlooks.clear()
             self._outlooks_at = at
         name = self.length.name(request)
@@ -188,7 +192,7 @@ class Fleet:
         return min(prompt - 1, int(blocks * self._per_block(request, prompt))) if blocks else 0
 
     def _per_block(self, request: RequestInfo, prompt: int) -> float:
-        return prompt * self._prefix_config.block_bytes / max(1, request.prompt_bytes)
+        return prompt * self._block_bytes / max(1, request.prompt_bytes)
 
     def rebuild(self, replica: Replica, at: float) -> None:
         """Forecast a replica's running batch afresh: outputs have grown, and the law of lengths has learned."""
@@ -196,7 +200,7 @@ class Fleet:
         replica.speed = self.speed.speed(replica.spec)
         account = replica.account
         step = replica.speed.step_s(account.started, account.context)
-        if at - self._futures_at >= self.config.rebuild_s or len(self._futures) >= self.config.outlooks:
+        if at - self._futures_at >= self._rebuild_s or len(self._futures) >= self._most_outlooks:
             self._futures.clear()
             self._futures_at = at
         for entry in account.entries.values():
@@ -239,12 +243,12 @@ class Fleet:
         if sample.kv_capacity_tokens and sample.kv_capacity_tokens != replica.capacity:
             replica.capacity = sample.kv_capacity_tokens
             per_token = self.length.bytes_per_token(replica.spec.model)
-            self.prefix.resize(replica.spec.id, replica.capacity, per_token)
+            self.prefix.resize(replica.id, replica.capacity, per_token)
         if sample.max_num_seqs:
             replica.seats = sample.max_num_seqs
         elif not replica.spec.max_num_seqs and sample.waiting and sample.running:
             replica.seats = max(replica.seats, sample.running)
-        if at - replica.rebuilt_at >= self.config.rebuild_s:
+        if at - replica.rebuilt_at >= self._rebuild_s:
             self.rebuild(replica, at)
         else:
             self.touch(replica)
@@ -257,8 +261,9 @@ class Fleet:
         self.ledger.open(entry, at)
         if not entry.streams:
             self._unseen.sent(replica, entry, at)
-        if entry.request.prefix_hashes:
-            self.prefix.insert(replica.spec.id, entry.request.prefix_hashes)
+        hashes = entry.request.prefix_hashes
+        if hashes:
+            self.prefix.insert(replica.id, hashes)
         self.touch(replica)
 
     def first_token(self, entry: Entry, at: float) -> Replica | None:
@@ -284,7 +289,7 @@ class Fleet:
         if replica is None:
             return None
         self._learn_step(replica, at)
-        if not replica.neglected(at, self.config.rebuild_s):
+        if not replica.neglected(at, self._rebuild_s):
             return None
         self.rebuild(replica, at)
         self._renew(replica, at)
@@ -293,7 +298,8 @@ class Fleet:
     def settled(self, entry: Entry, outcome: Outcome, at: float) -> Replica | None:
         """An attempt ended: learn lengths and the cache. None if its replica is gone. What goes on elsewhere, or never
         was more than a try to move it, says nothing about lengths."""
-        if not (outcome.resumable or outcome.kind in GOES_ON or (entry.base and outcome.kind is OutcomeKind.CANCELLED)):
+        kind = outcome.kind
+        if not (outcome.resumable or kind in GOES_ON or (entry.base and kind is OutcomeKind.CANCELLED)):
             self._learn_lengths(entry, outcome)
         replica = self.replicas.get(entry.replica_id)
         if replica is None:
@@ -303,21 +309,21 @@ class Fleet:
             replica.reports_cached = True  # zero means "not reported" until it once was something
             if outcome.prompt_tokens:
                 self.prefix.correct(entry.replica_id, entry.predicted_hit, outcome.cached_tokens)
-        if outcome.kind is _OK and not entry.streams:
+        if kind is _OK and not entry.streams:
             self._unseen.answered(replica, entry, outcome, at)
-        if replica.neglected(at, self.config.rebuild_s):
+        if replica.neglected(at, self._rebuild_s):
             self.rebuild(replica, at)
         self.touch(replica)
         return replica
 
     def _learn_lengths(self, entry: Entry, outcome: Outcome) -> None:
-        request = entry.request
-        if outcome.prompt_tokens:
-            self.length.observe_prompt(request, outcome.prompt_tokens)
+        request, prompt_tokens = entry.request, outcome.prompt_tokens
+        if prompt_tokens:
+            self.length.observe_prompt(request, prompt_tokens)
         tokens = spoken(entry, outcome)
-        if tokens and request.generates:
+        if tokens and entry.generates:
             ok, demand = outcome.kind is _OK, entry.demand
-            self.length.observe(request, tokens // request.sequences or 1, outcome.hit_limit or not ok)
+            self.length.observe(request, tokens // entry.sequences or 1, outcome.hit_limit or not ok)
             if ok and demand.output_high:
                 self.length.judge(request.model, not demand.output_low <= tokens <= demand.output_high)
 
@@ -365,9 +371,9 @@ class Fleet:
         replica.expires = expires
 
 
-_OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
+_OK: Final = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
 
-_ONLY_NOW = Outlook([1.0] + [0.0] * (len(HORIZONS) - 1), 0)
+_ONLY_NOW: Final = Outlook([1.0] + [0.0] * (len(HORIZONS) - 1), 0)
 """A request that generates nothing holds its prompt and is gone."""
 
 

@@ -16,6 +16,7 @@ here: panic and "the last one is never ejected", which concern a model's replica
 
 import enum
 from collections.abc import Callable
+from typing import Final
 
 from headway.core.commands import Command, HealthChanged, Probe, Record, SetTimer, WarmUp
 from headway.core.constants import HealthConfig
@@ -70,7 +71,9 @@ NEXT: dict[tuple[Phase, Signal], Phase] = {
 }
 """A pair that is absent changes nothing."""
 
-_CLOSED, _TRIAL, _SUCCESS = Phase.CLOSED, Phase.TRIAL, Verdict.SUCCESS
+_CLOSED: Final = Phase.CLOSED
+_TRIAL: Final = Phase.TRIAL
+_SUCCESS: Final = Verdict.SUCCESS
 """What every request asks for, looked up once: getting at a member of an enum takes as long as ten attributes."""
 
 UNREACHABLE = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
@@ -103,7 +106,7 @@ class Health:
         self._ramp_s = self._next_ramp_s = config.slow_start_s
         self._warming = False  # a warm-up is under way
         self._warm_ups = 0  # that failed since it was last in use
-        self._window = (1 << config.window) - 1
+        self._window, self._remembered = (1 << config.window) - 1, config.window
 
     @property
     def ejected(self) -> bool:
@@ -251,7 +254,7 @@ class Health:
 
     def _remember(self, failed: int) -> None:
         self._bits = (self._bits << 1 | failed) & self._window
-        if self._seen < self._config.window:
+        if self._seen < self._remembered:
             self._seen += 1
 
     def _move(self, signal: Signal, at: float, reason: str, out: list[Command]) -> bool:

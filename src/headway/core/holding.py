@@ -56,7 +56,8 @@ class Holding:
         self._jobs[request.id] = job
         pace = admission.pace
         if pace is not None:
-            new = job.demand.prompt_tokens - max(job.demand.hits.values(), default=0)
+            hits = job.demand.hits
+            new = job.demand.prompt_tokens - (max(hits.values()) if hits else 0)
             pace.arrived(request.model, new, pool.candidates, at)
         queue = admission.queues.get(lane(request)) if admission.queues else None
         choice = None
@@ -99,7 +100,7 @@ class Holding:
             kept = queue.kept_from(job.request) or kept
 
         def refuses(view: ReplicaView) -> str:
-            if view.spec.id == kept:
+            if view.id == kept:
                 return "kept"
             if reserved and not reserved.leaves(view, job.part.peak):
                 return "reserved"
@@ -166,12 +167,12 @@ class Holding:
         job = head.job
         if queue.kept_for == job.request.id and pool.candidate(queue.kept) is not None:
             return
-        large = [replica.spec.id for replica in pool.replicas if not 0 < context_limit(replica) < job.at_least]
+        large = [replica.id for replica in pool.replicas if not 0 < context_limit(replica) < job.at_least]
         reserved = self._admission.reserved(job.request, pool.replicas, pool.candidates)
         views = [
             view
             for view in map(pool.candidate, large)
-            if view is not None and not (reserved and reserved.whole(view.spec.id))
+            if view is not None and not (reserved and reserved.whole(view.id))
         ]
         if views:
             queue.kept = max(views, key=_headroom).spec.id
@@ -247,7 +248,7 @@ class Holding:
     def _untried(self, job: Job, pool: Pool) -> bool:
         """Whether there is somebody whom it was not sent to, and at whom room could be made."""
         tried = job.tries.excluded
-        return any(each.spec.id not in tried and self._may_make_room(pool, each, job) for each in pool.replicas)
+        return any(each.id not in tried and self._may_make_room(pool, each, job) for each in pool.replicas)
 
     def _elsewhere(self, job: Job, pool: Pool) -> Avoid | None:
         """What keeps one that was lost from where it was, as long as there is anybody else."""
@@ -257,7 +258,7 @@ class Holding:
     @staticmethod
     def _may_make_room(pool: Pool, replica: Replica, job: Job) -> bool:
         """Whether a replica has too much to do for a request now, but is well, and large enough."""
-        return pool.reason_of(replica.spec.id) in ("", "at_limit") and not 0 < context_limit(replica) < job.at_least
+        return pool.reason_of(replica.id) in ("", "at_limit") and not 0 < context_limit(replica) < job.at_least
 
     def _refuse(self, job: Job, refusal: Reject, out: list[Command]) -> None:
         """It ends here."""
@@ -403,7 +404,7 @@ def _with_warmest(among: Sequence[ReplicaView], job: Job, pool: Pool) -> Sequenc
 
 
 def _id(view: ReplicaView) -> ReplicaId:
-    return view.spec.id
+    return view.id
 
 
 def _headroom(view: ReplicaView) -> float:

@@ -92,16 +92,21 @@ class LengthModel:
         self._seen: dict[str, int] = {}  # outputs of those that are no group yet
         self._latest: tuple[str | None, _Model] = (None, self._fleet)  # the last of them
         self._longest_token = c.max_bytes_per_token
+        self._prior_bytes_per_token, self._prior_tokens = c.bytes_per_token, c.prior_prompt_tokens
+        self._prompt_weight_tokens = c.prompt_weight_tokens
+        self._miss, self._miss_step = c.miss, c.miss_step
+        self._memory = c.memory
 
     def prompt_tokens(self, request: RequestInfo) -> int:
         """Prompt tokens: exact if given, else its counted texts and what the template adds, else bytes over the model's
         learned ratio; plus media; at least 1."""
-        if request.prompt_tokens:
-            return request.prompt_tokens
-        if request.counted_tokens:
+        exact, counted = request.prompt_tokens, request.counted_tokens
+        if exact:
+            return exact
+        if counted:
             known = self._models.get(request.model)
             beyond = round(known.template) if known else 0
-            return max(1, request.counted_tokens + beyond) + request.media_tokens
+            return max(1, counted + beyond) + request.media_tokens
         return round(request.prompt_bytes / self.bytes_per_token(request.model)) + request.media_tokens or 1
 
     def prompt_tokens_at_least(self, request: RequestInfo) -> int:
@@ -112,29 +117,28 @@ class LengthModel:
     def bytes_per_token(self, model: str) -> float:
         """Prompt bytes per token of a model: its own usage, leaning on the fleet's, leaning on the prior (by so many
         tokens each)."""
-        c = self._config
-        weight, fleet = c.prior_prompt_tokens, self._fleet.ratio
-        base = (fleet.bytes + c.bytes_per_token * weight) / (fleet.tokens + weight)
+        weight, fleet = self._prior_tokens, self._fleet.ratio
+        base = (fleet.bytes + self._prior_bytes_per_token * weight) / (fleet.tokens + weight)
         known = self._models.get(model)
         return (known.ratio.bytes + base * weight) / (known.ratio.tokens + weight) if known else base
 
     def observe_prompt(self, request: RequestInfo, prompt_tokens: int) -> None:
         """Learn from the engine's own count. Prompts sent as token ids or with media say nothing about text."""
-        c = self._config
-        if prompt_tokens <= 0 or request.prompt_bytes <= 0 or request.prompt_tokens or request.media_tokens:
+        prompt_bytes = request.prompt_bytes
+        if prompt_tokens <= 0 or prompt_bytes <= 0 or request.prompt_tokens or request.media_tokens:
             return
-        ratio = request.prompt_bytes / prompt_tokens
+        ratio = prompt_bytes / prompt_tokens
         if prompt_tokens >= 64:  # shorter ones are mostly template
             longest = 1.25 * ratio
             if longest > self._longest_token:
                 self._longest_token = longest
-        most = c.prompt_weight_tokens
+        most = self._prompt_weight_tokens
         tokens = float(prompt_tokens) if prompt_tokens < most else most
         self._fleet.ratio.add(ratio * tokens, tokens, 64 * most)
         known = self._known(request.model)
         known.ratio.add(ratio * tokens, tokens, 64 * most)
         if request.counted_tokens:
-            known.add_counted(prompt_tokens - request.counted_tokens, c)
+            known.add_counted(prompt_tokens - request.counted_tokens, self._config)
 
     def name(self, request: RequestInfo) -> str:
         """The closest thing whose outputs are known well enough to be asked about: tenant and template, template, or
@@ -142,10 +146,10 @@ class LengthModel:
         return self.closest(request.model, self.names(request)) if self._groups else request.model
 
     def names(self, request: RequestInfo) -> tuple[str, str]:
-        """Of its template, and of its tenant with that template."""
-        hashes = request.prefix_hashes
-        template = f"{request.model}\x1f{hashes[0]:x}" if hashes else f"{request.model}\x1f"
-        return template, f"{template}\x1f{request.tenant}"
+        """Of its template, and of its tenant with that template: the same where there is no tenant."""
+        hashes, tenant = request.prefix_hashes, request.tenant
+        template = f"{request.model}\x1f{hashes[0]}" if hashes else f"{request.model}\x1f"
+        return template, f"{template}\x1f{tenant}" if tenant else template
 
     def closest(self, model: str, names: tuple[str, str]) -> str:
         """The same as `name`, of one whose `names` are known."""
@@ -175,19 +179,20 @@ class LengthModel:
 
     def observe(self, request: RequestInfo, tokens: int, censored: bool) -> None:
         """Learn from the output of a request: for all that it belongs to."""
-        self.observe_output(request.model, tokens, censored)
+        model = request.model
+        self.observe_output(model, tokens, censored)
         if tokens <= 0:
             return
         template, tenant = self.names(request)
-        self._observe_group(template, request.model, tokens, censored)
+        self._observe_group(template, model, tokens, censored)
         if request.tenant:
-            self._observe_group(tenant, template if template in self._groups else request.model, tokens, censored)
+            self._observe_group(tenant, template if template in self._groups else model, tokens, censored)
 
     def judge(self, model: str, missed: bool) -> None:
         """Whether an output fell outside of its interval: aim wider or narrower."""
-        config, known = self._config, self._known(model)
-        alpha = known.alpha + config.miss_step * (config.miss - missed)
-        known.alpha = min(max(alpha, config.miss / 50), 0.5)
+        known = self._known(model)
+        alpha = known.alpha + self._miss_step * (self._miss - missed)
+        known.alpha = min(max(alpha, self._miss / 50), 0.5)
 
     def observe_output(self, model: str, tokens: int, censored: bool) -> None:
         """Learn from an ended output of `tokens`, for the model and the fleet. `censored`: it was cut short
@@ -195,7 +200,7 @@ class LengthModel:
         if tokens <= 0:
             return
         k, cut, passed = self._bin(tokens, censored)
-        memory = self._config.memory
+        memory = self._memory
         self._fleet.counts.add(k, cut, passed, memory)
         self._known(model).counts.add(k, cut, passed, memory)
 
@@ -238,7 +243,7 @@ class LengthModel:
         self._groups[name] = group
         group.wider = wider
         k, cut, passed = self._bin(tokens, censored)
-        group.counts.add(k, cut, passed, config.memory)
+        group.counts.add(k, cut, passed, self._memory)
 
     def _known(self, model: str) -> _Model:
         """The entry of a model, made if need be, moved behind all others; the one not seen for longest makes room."""

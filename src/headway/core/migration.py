@@ -127,7 +127,7 @@ class Migration:
         """Make a move, or only say so."""
         entry, view = plan.entry, plan.target
         job = self._attempts.jobs[entry.request.id]
-        target = view.spec.id if view is not None else ReplicaId("")
+        target = view.id if view is not None else ReplicaId("")
         move = Move(
             Phase.READYING, entry.replica_id, target, entry.attempt_id, plan.reason, at,
             plan.replayed, plan.benefit_s, plan.cost_s,
@@ -206,7 +206,7 @@ class Migration:
         choice = self._choose(job, at, out)
         if choice is None:
             return self._keep(job, at, out)
-        move.target, move.replayed = choice.view.spec.id, job.demand.prompt_tokens - job.demand.hit(choice.view.spec.id)
+        move.target, move.replayed = choice.view.id, job.demand.prompt_tokens - job.demand.hit(choice.view.id)
         self._attempts.dispatch(job, choice, at, out, free=True)
         self._record(job, move, "failed_over", at, out)
         return True

@@ -63,7 +63,9 @@ class Pace:
     """The balances of all replicas, and the flows of all models."""
 
     def __init__(self, config: PaceConfig | None = None, slo: SloConfig | None = None) -> None:
-        self._config = config or PaceConfig()
+        self._config = c = config or PaceConfig()
+        self._least, self._cached, self._burst_s = c.least, c.cached, c.burst_s
+        self._memory_s, self._judge_s = c.memory_s, c.judge_s
         self._target_s = self._config.target * (slo or SloConfig()).tpot_s
         self._purses: dict[ReplicaId, Purse] = {}
         self._broke: dict[ReplicaId, None] = {}  # whose balance was negative when last looked at
@@ -76,12 +78,12 @@ class Pace:
         if running < 1 or not self._applies(speed):
             return 1.0
         left = 1.0 - speed.step_s(running, view.context_tokens) / self._target_s
-        least = self._config.least
+        least = self._least
         return left if left > least else least
 
     def open(self, model: str, view: ReplicaView, prompt: int, hit: int, at: float) -> bool:
         """Whether a prompt of which `hit` tokens are cached may be sent to a replica now."""
-        if view.spec.id not in self._broke or hit >= self._config.cached * prompt:
+        if view.id not in self._broke or hit >= self._cached * prompt:
             return True
         return not self._wait_s(view, at) or self._useless(model)
 
@@ -90,7 +92,7 @@ class Pace:
         broke = self._broke
         if not broke or self._useless(model):
             return {}
-        waits = {view.spec.id: self._wait_s(view, at) for view in views if view.spec.id in broke}
+        waits = {view.id: self._wait_s(view, at) for view in views if view.id in broke}
         return {replica_id: wait for replica_id, wait in waits.items() if wait}
 
     def sent(self, view: ReplicaView, uncached: int, at: float) -> None:
@@ -100,20 +102,19 @@ class Pace:
         purse = self._purse(view, self.share(view), at)
         purse.balance -= uncached / view.speed.prefill_tokens_per_s
         if purse.balance < 0.0:
-            self._broke[view.spec.id] = None
+            self._broke[view.id] = None
 
     def arrived(self, model: str, uncached: int, views: Sequence[ReplicaView], at: float) -> None:
         """A prompt came. From time to time, see whether the pace can keep up with what comes."""
-        config = self._config
-        flow = self._flows.get(model)
+        flow, memory_s = self._flows.get(model), self._memory_s
         if flow is None:
             flow = self._flows[model] = Flow(at)
-        flow.add(uncached, at, config.memory_s)
-        if at - flow.judged_at >= config.judge_s:
-            flow.judged_at = at
+        flow.add(uncached, at, memory_s)
+        if at - flow.judged_at >= self._judge_s:
+            flow.judged_at, config = at, self._config
             rates = [view.speed.prefill_tokens_per_s for view in views]
             supply = sum(rate * self.share(view) for rate, view in zip(rates, views, strict=True))
-            ratio = flow.rate(at, config.memory_s) / supply if supply > 0.0 else 0.0
+            ratio = flow.rate(at, memory_s) / supply if supply > 0.0 else 0.0
             swamped = ratio > (config.resume if flow.useless else config.give_up)
             long = bool(rates) and flow.typical * len(rates) > config.longest_s * sum(rates)
             flow.useless = swamped or long
@@ -138,22 +139,22 @@ class Pace:
 
     def _wait_s(self, view: ReplicaView, at: float) -> float:
         """Seconds until the balance of a replica is positive again; 0 if it is, or if nobody is to be protected."""
-        known = self._shares.get(view.spec.id)
+        known = self._shares.get(view.id)
         if known is None or known[0] is not view:
-            known = self._shares[view.spec.id] = (view, self.share(view))
+            known = self._shares[view.id] = (view, self.share(view))
         share = known[1]
         balance = self._purse(view, share, at).balance
         if balance >= 0.0:
-            del self._broke[view.spec.id]
+            del self._broke[view.id]
         return 0.0 if balance >= 0.0 or share >= 1.0 else -balance / share
 
     def _purse(self, view: ReplicaView, share: float, at: float) -> Purse:
         """The purse of a replica, with what it has earned."""
-        found = self._purses.get(view.spec.id)
+        found = self._purses.get(view.id)
         if found is None:
-            found = self._purses[view.spec.id] = Purse(self._config.burst_s, at)
+            found = self._purses[view.id] = Purse(self._burst_s, at)
         elif at > found.at:
             earned = found.balance + share * (at - found.at)
-            found.balance = earned if earned < self._config.burst_s else self._config.burst_s
+            found.balance = earned if earned < self._burst_s else self._burst_s
             found.at = at
         return found

@@ -12,6 +12,8 @@ model, with fallbacks of its own: requests are given to the pool that suffices, 
 of a pool takes a request is not known here (scheduler).
 """
 
+from typing import Final
+
 from headway.core.affinity import Affinity
 from headway.core.constants import AffinityConfig, SchedulerConfig
 from headway.core.health import Phase
@@ -21,7 +23,7 @@ from headway.core.standing import Replica
 from headway.core.variants import Variants
 from headway.core.view import ReplicaView
 
-_CLOSED = Phase.CLOSED  # looked up once: members of an enum are slow to get at, and this is asked per request
+_CLOSED: Final = Phase.CLOSED  # looked up once: members of an enum are slow to get at, and this is asked per request
 
 SPARED = ("backpressure", "slow_start")
 """Reasons that only ask to prefer others."""
@@ -105,7 +107,7 @@ class Pool:
 
     def patch(self, replica: Replica, why: str) -> None:
         """A view changed. If its reason did not, only the view is replaced."""
-        replica_id, view = replica.spec.id, replica.view
+        replica_id, view = replica.id, replica.view
         if self.settled and self._slots[replica_id] == why:
             if view is not None and replica_id in self._index:
                 self.candidates[self._index[replica_id]] = view
@@ -117,7 +119,7 @@ class Pool:
         """Choose candidates afresh. Every replica has a view and a reason."""
         groups: dict[str, list[Replica]] = {}
         for replica in self.replicas:
-            groups.setdefault(self._slots[replica.spec.id], []).append(replica)
+            groups.setdefault(self._slots[replica.id], []).append(replica)
         chosen = groups.pop("", [])
         ejected, lost = len(groups.get("ejected", ())), len(groups.get("unreachable", ()))
         judged = sum(len(g) for why, g in groups.items() if why not in ("draining", "sleeping", "pending"))
@@ -130,7 +132,7 @@ class Pool:
                 break
             chosen = [r for why in fallback for r in groups.pop(why, [])]
         self.candidates = [r.view for r in sorted(chosen, key=_by_id) if r.view is not None]
-        self._index = {view.spec.id: i for i, view in enumerate(self.candidates)}
+        self._index = {view.id: i for i, view in enumerate(self.candidates)}
         self.exclusions = {why: len(group) for why, group in sorted(groups.items())}
         limits = [context_limit(r) for r in self.replicas]
         self.shortest = min(filter(None, limits), default=0)
@@ -140,7 +142,7 @@ class Pool:
     def reset(self, replicas: list[Replica]) -> None:
         """The membership changed."""
         self.replicas = sorted(replicas, key=_by_id)
-        self._slots = {r.spec.id: self._slots.get(r.spec.id, "pending") for r in self.replicas}
+        self._slots = {r.id: self._slots.get(r.id, "pending") for r in self.replicas}
         if self.affinity is not None:
             self.affinity.reset(r.spec for r in self.replicas)
         self.settled = False
@@ -166,7 +168,7 @@ class Pool:
 
 
 def _by_id(replica: Replica) -> ReplicaId:
-    return replica.spec.id
+    return replica.id
 
 
 def context_limit(replica: Replica) -> int:

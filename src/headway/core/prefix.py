@@ -39,6 +39,7 @@ class PrefixIndex:
 
     def __init__(self, config: PrefixConfig | None = None) -> None:
         self._config = config or PrefixConfig()
+        self._trust_tokens = self._config.trust_tokens
         self._masks: dict[int, int] = {}
         self._shelves: dict[ReplicaId, _Shelf] = {}
         self._names: dict[int, ReplicaId] = {}  # bit -> replica
@@ -120,7 +121,7 @@ class PrefixIndex:
         shelf = self._shelves.get(replica)
         if shelf is None:
             return 1.0
-        weight = self._config.trust_tokens
+        weight = self._trust_tokens
         return (shelf.cached + weight) / (shelf.predicted + weight)
 
     def correct(self, replica: ReplicaId, predicted_tokens: int, cached_tokens: int) -> None:

@@ -128,7 +128,7 @@ class Rebalance:
         self._scheduler.refresh(at, out)
         alike: dict[tuple[ReplicaId, ...], list[Pool]] = {}
         for pool in self._scheduler.pools.values():
-            alike.setdefault(tuple(replica.spec.id for replica in pool.replicas), []).append(pool)
+            alike.setdefault(tuple(replica.id for replica in pool.replicas), []).append(pool)
         for members, pools in alike.items():
             if len(members) > 1:
                 self._names = [pool.model for pool in pools]
@@ -143,7 +143,7 @@ class Rebalance:
             return "the request cannot be moved now: it is pinned, has not begun, or was moved lately"
         pool = self._scheduler.pools.get(request.model)
         views = self._worth.targets(pool, entry) if pool is not None else []
-        views = [view for view in views if not target or view.spec.id == target]
+        views = [view for view in views if not target or view.id == target]
         if not views:
             return "no other replica can go on with it"
         best = min(views, key=lambda view: self._worth.done_s(entry, view))
@@ -154,7 +154,7 @@ class Rebalance:
     def _mend(self, pool: Pool, at: float, out: list[Command]) -> None:
         if self._recalls and self._holding.unchecked:
             self._recall(pool, at, out)
-        members = {replica.spec.id for replica in pool.replicas}
+        members = {replica.id for replica in pool.replicas}
         busy = sum(move.source in members for move in self._migration.under_way)
         budget = max(1, int(len(members) * self._config.fleet_share)) - busy
         for plan in self._plans(pool, at):
@@ -218,7 +218,7 @@ class Rebalance:
     def _full(self, pool: Pool, replica: Replica) -> bool:
         """Whether nobody else has room even for the smallest of a replica's requests."""
         least = min((entry.share.peak for entry in replica.account.entries.values()), default=0.0)
-        return all(view.headroom_tokens < least for view in pool.candidates if view.spec.id != replica.spec.id)
+        return all(view.headroom_tokens < least for view in pool.candidates if view.id != replica.id)
 
     def _plain(self, pool: Pool, at: float) -> Iterator[Plan]:
         for replica, view in _standing(pool):
@@ -251,7 +251,7 @@ class Rebalance:
         """Evict from one replica what matters less than this request, as little as is enough for it to fit."""
         least, chosen = (math.inf, math.inf), []
         for view in pool.candidates:
-            replica = self._fleet.replicas[view.spec.id]
+            replica = self._fleet.replicas[view.id]
             below = [
                 entry
                 for entry in replica.account.entries.values()
@@ -271,14 +271,14 @@ class Rebalance:
 
     def _room_by_moving(self, head: Job, pool: Pool, at: float) -> Iterator[Plan]:
         """One move that is enough, if there is room in all: the smallest."""
-        roomy = max(pool.candidates, key=lambda view: (view.headroom_tokens, view.spec.id))
-        replica, missing = self._fleet.replicas[roomy.spec.id], head.part.peak - roomy.headroom_tokens
+        roomy = max(pool.candidates, key=lambda view: (view.headroom_tokens, view.id))
+        replica, missing = self._fleet.replicas[roomy.id], head.part.peak - roomy.headroom_tokens
         if sum(max(0.0, view.headroom_tokens) for view in pool.candidates) <= head.part.peak:
             return
         for entry in sorted(self._worth.movable(replica, at), key=holds):
             target = self._worth.cheapest(pool, entry, at)
             if target is not None and holds(entry) >= missing:
-                self._holding.keep_for(head, replica.spec.id)
+                self._holding.keep_for(head, replica.id)
                 yield Plan(entry, target, "urgent", self._worth.replayed(entry, target))
                 return
 
@@ -345,10 +345,10 @@ class Rebalance:
         total = view.sample.preemptions_total if view.sample is not None else None
         if total is None:
             return False
-        known, since = self._preemptions.get(replica.spec.id, (total, -10.0))
+        known, since = self._preemptions.get(replica.id, (total, -10.0))
         if total > known:
             since = at
-        self._preemptions[replica.spec.id] = (total, since)
+        self._preemptions[replica.id] = (total, since)
         return at - since <= 2.0
 
 
@@ -369,4 +369,4 @@ def _use(item: tuple[float, Replica, ReplicaView]) -> tuple[float, ReplicaId]:
 
 
 def _fullness(view: ReplicaView) -> tuple[float, ReplicaId]:
-    return view.kv_used_tokens / view.kv_capacity_tokens, view.spec.id
+    return view.kv_used_tokens / view.kv_capacity_tokens, view.id

@@ -115,7 +115,7 @@ class Relief:
         """The health of a replica may have changed."""
         health = replica.health
         standing = (health.ejected, health.dead)
-        name = replica.spec.id
+        name = replica.id
         if self._standing.get(name, _WELL) == standing:
             return
         if standing == _WELL:
@@ -148,7 +148,7 @@ class Relief:
 
     def states(self, views: Sequence[ReplicaView]) -> tuple[PoolState, ...]:
         """How every model fares, as these views of all replicas have it."""
-        fresh = {view.spec.id: view for view in views}
+        fresh = {view.id: view for view in views}
         return tuple(self._state(pool, fresh) for _, pool in sorted(self._scheduler.pools.items()))
 
     # -- steps -------------------------------------------------------------------------------------------------
@@ -182,14 +182,14 @@ class Relief:
         strained = self.degrade.pools.get(pool.model)
         level, burst = (int(strained.level), strained.burst) if strained is not None else (0, False)
         queued = sum(len(queue) for queue in self._admission.lanes(pool.model))
-        views = [fresh[replica.spec.id] for replica in pool.replicas if _at_work(replica)]
+        views = [fresh[replica.id] for replica in pool.replicas if _at_work(replica)]
         full = self._saturation(views, pool.model)
         return PoolState(pool.model, queued, level, burst, full, self._wait_s(pool.model))
 
     def _revive(self, replica: Replica, at: float, out: list[Command]) -> float:
         """Have it restarted if it is dead and nobody wants it to be. Returns when to look again."""
         dead = "" if replica.draining else replica.health.dead
-        return self._restarts.look(replica.spec.id, dead, at, out)
+        return self._restarts.look(replica.id, dead, at, out)
 
     def _arm(self, due: float, out: list[Command]) -> None:
         if due < self._due:

@@ -27,7 +27,7 @@ class Reserve:
 
     def binds(self, candidates: Sequence[ReplicaView]) -> bool:
         """Whether somebody is left for the others, so that the reserve can stand."""
-        return not all(self.whole(view.spec.id) for view in candidates)
+        return not all(self.whole(view.id) for view in candidates)
 
     def whole(self, replica_id: ReplicaId) -> bool:
         """Whether nobody else ever goes there."""
@@ -35,7 +35,7 @@ class Reserve:
 
     def leaves(self, view: ReplicaView, peak: float) -> bool:
         """Whether a request that will hold so many tokens may go there."""
-        share = self._shares.get(view.spec.id, 0.0)
+        share = self._shares.get(view.id, 0.0)
         if not share:
             return True
         room = view.kv_capacity_tokens * (1.0 - share)

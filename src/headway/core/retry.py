@@ -9,6 +9,7 @@ Quarantined requests are refused with 503 and the time left: a cut connection is
 """
 
 import enum
+from typing import Final
 
 from headway.core.constants import RetryConfig
 from headway.core.entries import Answer, Suspect, Tries
@@ -56,7 +57,7 @@ RELAYED = frozenset(
 )
 """Kinds that carry an answer of the engine worth giving to the client when no retry is left."""
 
-_OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
+_OK: Final = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
 
 TIMEOUTS = frozenset({OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT})
 NOBODY = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})

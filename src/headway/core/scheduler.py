@@ -54,7 +54,8 @@ class Scheduler:
         """`others`: policies that requests may ask for by name."""
         self._fleet = fleet
         self._chance = chance
-        self._config = config or SchedulerConfig()
+        self._config = c = config or SchedulerConfig()
+        self._considered, self._shown = c.considered, c.candidates
         self._affinity = affinity or AffinityConfig()
         self.policy = policy
         self.policies = {each.name: each for each in (*others, policy)}
@@ -81,10 +82,10 @@ class Scheduler:
             pool.rollout.reset((r.spec.version for r in replicas), at)
             self._separate(pool)
             for replica in replicas:
-                serves.setdefault(replica.spec.id, []).append(pool)
+                serves.setdefault(replica.id, []).append(pool)
             for each in (pool, *pool.above.values()):
                 for replica in each.replicas:
-                    member.setdefault(replica.spec.id, []).append(each)
+                    member.setdefault(replica.id, []).append(each)
         self._member = {replica_id: tuple(pools) for replica_id, pools in member.items()}
         self._serves = {replica_id: tuple(pools) for replica_id, pools in serves.items()}
         self._regrouped = True
@@ -107,7 +108,7 @@ class Scheduler:
         for rank in variants.floors:
             within = pool.above[rank] = above.get(rank) or Pool(name, self._config, self._affinity)
             within.variants, within.rollout = variants, pool.rollout
-            within.reset([r for r in pool.replicas if variants.reach(r.spec.id, rank)])
+            within.reset([r for r in pool.replicas if variants.reach(r.id, rank)])
 
     def pools_of(self, replica_id: ReplicaId) -> tuple[Pool, ...]:
         """The pools of the models a replica serves."""
@@ -119,7 +120,7 @@ class Scheduler:
         config, member = self._config, self._member
         for replica in self._fleet.take_changed(at):
             why = reason(replica, config, at)
-            for pool in member.get(replica.spec.id, ()):
+            for pool in member.get(replica.id, ()):
                 pool.patch(replica, why)
                 if not pool.settled and pool not in unsettled:
                     unsettled.append(pool)
@@ -161,7 +162,7 @@ class Scheduler:
         kept = None
         if demand.request.session_key and pool.affinity is not None:
             kept = pool.affinity.keeps(demand, views, refuses)
-        if len(views) > self._config.considered > 0:
+        if len(views) > self._considered > 0:
             drawn = self._draw(views, demand, kept)
             choice = self._rank(demand, drawn, _more(exclusions, "not_drawn", len(views) - len(drawn)), at, kept)
             if choice is not None and (refuses is None or not refuses(choice.view)):
@@ -188,7 +189,7 @@ class Scheduler:
         views, exclusions = self._narrow(pool, pool.candidates, pool.exclusions, at_least, avoid)
         for fallback in () if views else FALLBACKS:
             others = {why: count for why, count in exclusions.items() if why not in fallback}
-            spare = [r for r in pool.replicas if pool.reason_of(r.spec.id) in fallback and r.health.trial is None]
+            spare = [r for r in pool.replicas if pool.reason_of(r.id) in fallback and r.health.trial is None]
             views, others = self._narrow(pool, [r.view for r in spare if r.view], others, at_least, avoid)
             if views:
                 return self._rank(demand, views, others, at, insist=True)
@@ -197,18 +198,18 @@ class Scheduler:
     def _draw(self, views: Sequence[ReplicaView], demand: Demand, kept: Keeps | None) -> list[ReplicaView]:
         """A window of the (circular) list at a random place, and outside of it the warmest and where the session keeps
         to, sorted by id."""
-        count = self._config.considered
+        count = self._considered
         start = int(self._chance.random() * len(views))
         drawn = list(views[start : start + count])
         drawn = list(views[: count - len(drawn)]) + drawn
         if demand.hits or kept is not None:
-            inside = {view.spec.id for view in drawn}
+            inside = {view.id for view in drawn}
             warmest = heapq.nlargest(self._config.warmest, demand.hits.items(), key=_by_hit)
             outside = {replica_id for replica_id, hit in warmest if hit > 0} - inside
             if kept is not None:
                 outside.add(kept[0])
             if not outside <= inside:
-                drawn = [view for view in views if view.spec.id in inside or view.spec.id in outside]
+                drawn = [view for view in views if view.id in inside or view.id in outside]
         return drawn
 
     def _narrow(
@@ -221,7 +222,7 @@ class Scheduler:
     ) -> tuple[Sequence[ReplicaView], dict[str, int]]:
         left = []
         for view in views:
-            replica_id = view.spec.id
+            replica_id = view.id
             limit = context_limit(self._fleet.replicas[replica_id])
             why = "too_small" if 0 < limit < at_least else ""
             if not why and avoid is not None:
@@ -268,7 +269,7 @@ class Scheduler:
         costs = policy.costs(demand, views, at, self._chance)
         best = min(costs)[0]
         if kept is not None:
-            index = next(i for i, view in enumerate(views) if view.spec.id == kept[0])
+            index = next(i for i, view in enumerate(views) if view.id == kept[0])
             if self._stays(policy, costs[index][0], best, kept[1]):
                 return Choice(views[index], index, views, costs, exclusions, True)
         if not best < math.inf:  # never, or not a number
@@ -302,8 +303,8 @@ class Scheduler:
         """Why this went there: the chosen one and the best others."""
         views, costs, policy = choice.views, choice.all_costs, self._policy(demand)
         order = sorted(range(len(views)), key=[cost[0] for cost in costs].__getitem__)
-        if len(order) > self._config.candidates:
-            del order[self._config.candidates :]
+        if len(order) > self._shown:
+            del order[self._shown :]
             if choice.index not in order:
                 order[-1] = choice.index
         best = []
@@ -312,12 +313,12 @@ class Scheduler:
             if cost[0] < math.inf:
                 headroom = view.headroom_tokens if view.kv_capacity_tokens else None
                 age = view.sample_age_s
-                best.append(Candidate(view.spec.id, cost, headroom, age + at - view.as_of if age >= 0.0 else age))
+                best.append(Candidate(view.id, cost, headroom, age + at - view.as_of if age >= 0.0 else age))
         return Decision(
             demand.request.id,
             at,
             policy.name,
-            choice.view.spec.id,
+            choice.view.id,
             attempt,
             tuple(best),
             policy.parts,
@@ -330,7 +331,7 @@ class Scheduler:
 
 def forecast(demand: Demand, view: ReplicaView) -> Forecast:
     """What to expect of a request at a replica: its prefill waits for what was sent before it."""
-    hit = demand.hits.get(view.spec.id, 0)
+    hit = demand.hits.get(view.id, 0)
     speed = view.speed
     wait = (view.prefill_backlog_tokens + demand.prompt_tokens - hit) / speed.prefill_tokens_per_s
     ttft = wait + speed.step_s(view.running + 1, view.context_tokens)

@@ -27,6 +27,7 @@ class Replica:
         "fresh",
         "gauges",
         "health",
+        "id",
         "queued",
         "rebuilt_at",
         "reports_cached",
@@ -42,6 +43,7 @@ class Replica:
 
     def __init__(self, spec: ReplicaSpec, account: Account, health: Health, speed: Speed, at: float) -> None:
         self.spec = spec
+        self.id = spec.id
         self.speed = speed
         self.account = account
         self.health = health

@@ -115,7 +115,7 @@ class Tenancy:
 
     def refuses(self, request: RequestInfo, at: float) -> Reject | None:
         """A refusal for what does not depend on its length: a policy, requests alive, requests per second."""
-        usage = self.usages.get(request.tenant)
+        usage = self.usages.get(request.tenant) if self.usages else None
         if usage is None:
             return None
         tenant = usage.tenant
@@ -147,6 +147,8 @@ class Tenancy:
 
     def left(self, demand: Demand, tokens: int | None) -> None:
         """It has ended after so many tokens of output, None if it was never served. Once for each `entered`."""
+        if not self.usages and not self._gone:
+            return
         request = demand.request
         usage = self.usages.get(request.tenant) or self._gone.get(request.tenant)
         if usage is None:
@@ -160,6 +162,8 @@ class Tenancy:
 
     def sent(self, demand: Demand) -> None:
         """An attempt of it was dispatched: these KV tokens are promised to it."""
+        if not self.usages:
+            return
         request = demand.request
         usage = self.usages.get(request.tenant)
         if usage is not None:
@@ -167,6 +171,8 @@ class Tenancy:
 
     def settled(self, demand: Demand) -> None:
         """That attempt ended."""
+        if not self.usages and not self._gone:
+            return
         request = demand.request
         usage = self.usages.get(request.tenant) or self._gone.get(request.tenant)
         if usage is None:

@@ -18,7 +18,9 @@ class Unseen:
     """Presumes and learns, for all replicas."""
 
     def __init__(self, config: FleetConfig, speed: SpeedModel) -> None:
-        self._config = config
+        self._overdue = config.overdue
+        self._answer_tokens = config.answer_tokens
+        self._answer_window_s, self._told_s = config.answer_window_s, config.told_s
         self._speed = speed
 
     def begin(self, replica: Replica, at: float) -> None:
@@ -31,24 +33,24 @@ class Unseen:
 
     def sent(self, replica: Replica, entry: Entry, at: float) -> None:
         """One was sent."""
-        if not entry.request.generates:
+        if not entry.generates:
             return
         replica.answers.filling.append(entry)
         entry.prefilled_before = replica.account.prefilled
-        account, longest = replica.account, entry.demand.output_high / entry.request.sequences
+        account, longest = replica.account, entry.demand.output_high / entry.sequences
         if longest:
             step_s = replica.speed.step_s(account.in_flight, account.context)
-            entry.overdue_at = at + self._config.overdue * (entry.forecast_ttft_s + longest * step_s)
+            entry.overdue_at = at + self._overdue * (entry.forecast_ttft_s + longest * step_s)
 
     def watch(self, replica: Replica, entry: Entry, step_s: float, at: float) -> None:
         """One is running: presume how far it is. `step_s`: what a step takes there."""
         decoding_s = at - entry.dispatched_at - entry.forecast_ttft_s
-        if decoding_s < 0.0 or not entry.request.generates:
+        if decoding_s < 0.0 or not entry.generates:
             return
         account = replica.account
         if not entry.started:
             account.start(entry, at)
-        tokens = min(int(decoding_s / step_s) * entry.request.sequences, entry.reserve) - entry.generated
+        tokens = min(int(decoding_s / step_s) * entry.sequences, entry.reserve) - entry.generated
         if tokens > 0:
             account.grow(entry, tokens)
         if at >= entry.overdue_at:
@@ -58,25 +60,25 @@ class Unseen:
         """One has ended well. It tells nothing where many wait in the engine (so may it have), nor if it was small."""
         view, tokens = replica.view, outcome.output_tokens
         assert view is not None  # something was sent there
-        if not tokens or not entry.request.generates or 2.0 * view.waiting > view.running:
+        if not tokens or not entry.generates or 2.0 * view.waiting > view.running:
             return
-        if entry.uncached + tokens < self._config.answer_tokens:
+        if entry.uncached + tokens < self._answer_tokens:
             return
         prefilled = self._prefilled(replica, entry)
         if replica.reports_cached and outcome.prompt_tokens:
             prefilled += max(1, outcome.prompt_tokens - outcome.cached_tokens) - entry.uncached
         context = max(view.context_tokens, float(entry.prompt + tokens))
-        steps, running = tokens / entry.request.sequences, max(1.0, view.running)
+        steps, running = tokens / entry.sequences, max(1.0, view.running)
         self._learn(replica, Answered(float(prefilled), steps, running, context, at - entry.dispatched_at), at)
 
     def _miss(self, replica: Replica, entry: Entry, at: float) -> None:
         """One has not come: so much at least is known of it, and again when it has taken twice as long."""
-        steps, account = entry.demand.output_high / entry.request.sequences, replica.account
+        steps, account = entry.demand.output_high / entry.sequences, replica.account
         age_s = at - entry.dispatched_at
         entry.overdue_at = at + age_s
         prefilled = float(self._prefilled(replica, entry))
         missed = Answered(prefilled, steps, float(account.in_flight), float(account.context), age_s)
-        if self._speed.excess(replica.spec, missed) >= self._config.overdue:
+        if self._speed.excess(replica.spec, missed) >= self._overdue:
             self._learn(replica, missed, at)
 
     @staticmethod
@@ -88,7 +90,7 @@ class Unseen:
     def _learn(self, replica: Replica, answered: Answered, at: float) -> None:
         answers = replica.answers
         answers.add(answered)
-        if at - answers.since >= self._config.answer_window_s:
-            told = at - self._config.told_s
+        if at - answers.since >= self._answer_window_s:
+            told = at - self._told_s
             step, prefill = answers.step_told_at <= told, answers.prefill_told_at <= told
             self._speed.observe_answer(replica.spec, answers.take(at), step, prefill)

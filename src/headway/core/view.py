@@ -6,7 +6,6 @@ Plain classes and not Structs, as `entries`: every policy reads a dozen attribut
 import enum
 from typing import Final, final
 
-from headway.core.ids import ReplicaId
 from headway.core.replica import LoadSample, ReplicaSpec
 
 
@@ -65,6 +64,7 @@ VIEW: Final = (
 class ReplicaView:
     """One replica at one moment, as the ledger corrects the last sample. All amounts in tokens.
 
+    `id` that of its `spec`, which is asked for most of all
     `kv_used_tokens`    U: the pool's use now (last sample plus what was sent and grown since, less what ended)
     `kv_capacity_tokens` K, 0 when unknown (the policy must then fall back to counting)
     `headroom_tokens`, `headroom_sigma`: K (less a spare) less the forecast peak of everything promised; mean and
@@ -82,7 +82,7 @@ class ReplicaView:
     `slow_start`: 1.0 when warm, else the fraction of capacity it may get
     """
 
-    __slots__ = VIEW
+    __slots__ = (*VIEW, "id")
 
     def __init__(
         self,
@@ -114,6 +114,7 @@ class ReplicaView:
         sleeping: bool,
     ) -> None:
         self.spec: Final = spec
+        self.id: Final = spec.id
         self.sample: Final = sample
         self.as_of: Final = as_of
         self.sample_age_s: Final = sample_age_s
@@ -139,8 +140,3 @@ class ReplicaView:
         self.slow_start: Final = slow_start
         self.draining: Final = draining
         self.sleeping: Final = sleeping
-
-    @property
-    def id(self) -> ReplicaId:
-        """The replica's id."""
-        return self.spec.id

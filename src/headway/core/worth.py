@@ -63,7 +63,7 @@ class Worth:
 
     def movable(self, replica: Replica, at: float) -> list[Entry]:
         """Who may leave a replica now; nobody while somebody does."""
-        if any(move.source == replica.spec.id for move in self._migration.under_way):
+        if any(move.source == replica.id for move in self._migration.under_way):
             return []
         return [entry for entry in replica.account.entries.values() if self._migration.may_move(entry, at)]
 
@@ -77,8 +77,8 @@ class Worth:
         return [
             view
             for view in pool.candidates
-            if view.spec.id != source.id
-            and view.spec.id not in taken
+            if view.id != source.id
+            and view.id not in taken
             and view.slow_start >= 1.0
             and (view.spec.model, view.spec.version, view.spec.precision, view.spec.engine)
             == (source.model, source.version, source.precision, source.engine)
@@ -109,7 +109,7 @@ class Worth:
 
     def replayed(self, entry: Entry, view: ReplicaView) -> int:
         """Tokens to be prefilled at the target."""
-        return max(1, holds(entry) - entry.demand.hit(view.spec.id))
+        return max(1, holds(entry) - entry.demand.hit(view.id))
 
     def _worth(self, entry: Entry, strain: Strain, target: ReplicaView, reason: str, at: float) -> Plan | None:
         there = self.strain(self._fleet.replicas[target.spec.id], at)
@@ -125,11 +125,11 @@ class Worth:
         return Plan(entry, target, reason, self.replayed(entry, target), benefit, cost)
 
     def _fits(self, entry: Entry, view: ReplicaView, at: float) -> bool:
-        strain = self.strain(self._fleet.replicas[view.spec.id], at)
+        strain = self.strain(self._fleet.replicas[view.id], at)
         return strain.overflow(more=entry.share) <= SAFE_OVERFLOW
 
     def _soonest(self, entry: Entry, view: ReplicaView) -> tuple[float, ReplicaId]:
-        return self.done_s(entry, view), view.spec.id
+        return self.done_s(entry, view), view.id
 
     def _prefill_s(self, entry: Entry, view: ReplicaView) -> float:
         return (view.prefill_backlog_tokens + self.replayed(entry, view)) / view.speed.prefill_tokens_per_s

@@ -7,7 +7,7 @@ event at a time, in the order they happened. Nothing is decided here.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headway.core.commands import (
     Abort,
@@ -31,6 +31,11 @@ from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.snapshot import FleetSnapshot
 from headway.runtime.clock import now
+
+_DISPATCH: Final = Dispatch  # compiled, a constant of this module is one load, and an imported class a look-up
+_RECORD: Final = Record
+_LEVEL_CHANGED: Final = LevelChanged
+_REPLICAS_CHANGED: Final = ReplicasChanged
 
 
 class Brain(Protocol):
@@ -147,20 +152,21 @@ class Driver:
         self._timers.clear()
 
     def _handle(self, event: Event) -> None:
-        if type(event) is ReplicasChanged:
+        if type(event) is _REPLICAS_CHANGED:
             self._replicas_changed(event)
         commands = self._brain.handle(event)
         if self._journal is not None:
             self._journal(event, commands)
         for command in commands:
-            if type(command) is Dispatch:
+            if type(command) is _DISPATCH:
                 exchange = self.exchanges.get(command.request_id)
                 if exchange is not None:
                     exchange.dispatch(command)
-            elif type(command) is Record:
-                self._keeper.record(command.entry)
-                if type(command.entry) is LevelChanged:
-                    self._level_changed(command.entry)
+            elif type(command) is _RECORD:
+                entry = command.entry
+                self._keeper.record(entry)
+                if type(entry) is _LEVEL_CHANGED:
+                    self._level_changed(entry)
             else:
                 self._perform[type(command)](command)
 

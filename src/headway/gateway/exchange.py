@@ -120,12 +120,12 @@ class Exchange:
         if plane.counters:
             parsed = counted(plane.counters, self.body, self._head.path, parsed)
         self.parsed = parsed
-        ticket.stream = parsed.stream
-        if parsed.model in plane.models:
-            ticket.model = parsed.model
+        model, ticket.stream = parsed.model, parsed.stream
+        if model in plane.models:
+            ticket.model = model
             if self._forbidden:
                 self.parsed = parsed = unknown(parsed)
-        elif not parsed.model:
+        elif not model:
             self.refuse(400, "missing_model", "you must provide a model parameter", param="model")
             return
         else:

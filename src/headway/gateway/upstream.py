@@ -336,8 +336,9 @@ class Pool:
     def release(self, connection: UpstreamConnection) -> None:
         """Keep a connection for later."""
         target = connection.target
-        idle = self._idle.get(target.spec.id)
-        if idle is None or self.targets[target.spec.id] is not target:
+        replica = target.spec.id
+        idle = self._idle.get(replica)
+        if idle is None or self.targets[replica] is not target:
             connection.drop()
             return
         connection.idle_since = now()

@@ -62,7 +62,7 @@ class Blend:
         for view, count in zip(views, queues, strict=True):
             queue = (most - count) / (most - least) if most > least else 1.0
             kv = 1.0 - usage(view.sample, view.kv_capacity_tokens)
-            prefix = min(demand.hit(view.spec.id), prompt) / prompt
+            prefix = min(demand.hit(view.id), prompt) / prompt
             missing = config.queue * (1.0 - queue) + config.kv * (1.0 - kv) + config.prefix * (1.0 - prefix)
             costs.append((missing, queue, kv, prefix))
         return costs

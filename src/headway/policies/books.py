@@ -36,5 +36,5 @@ def gone(known: Collection[ReplicaId], views: Sequence[ReplicaView]) -> list[Rep
     """Replicas to forget: those without a view, once they are many. (A few may only be excluded for a moment.)"""
     if len(known) <= 2 * len(views) + 16:
         return []
-    here = {view.spec.id for view in views}
+    here = {view.id for view in views}
     return [replica for replica in known if replica not in here]

@@ -122,16 +122,16 @@ class CacheAware:
         for replica in gone(tree.sizes, views):
             tree.forget(replica)
         loads = [float(view.in_flight) for view in views]
-        sizes = [tree.sizes.get(view.spec.id, 0.0) for view in views]
+        sizes = [tree.sizes.get(view.id, 0.0) for view in views]
         rate, owner = tree.match(_blocks(demand.request))
         costs = loads if config.low_match == "shortest_queue" else sizes
         least, most = min(loads), max(loads)
         if most - least > config.balance_abs_threshold and most > config.balance_rel_threshold * least:
             costs = loads
-        elif rate > config.cache_threshold and any(view.spec.id == owner for view in views):
-            costs = [float(view.spec.id != owner) for view in views]
+        elif rate > config.cache_threshold and any(view.id == owner for view in views):
+            costs = [float(view.id != owner) for view in views]
         return [
-            (cost, load, rate if view.spec.id == owner else 0.0, size)
+            (cost, load, rate if view.id == owner else 0.0, size)
             for cost, load, size, view in zip(costs, loads, sizes, views, strict=True)
         ]
 

@@ -54,7 +54,7 @@ class Headroom:
                 rate = fallback
             if view.slow_start < 1.0:
                 rate *= view.slow_start
-            new = prompt - hits.get(view.spec.id, 0) if hits else prompt
+            new = prompt - hits.get(view.id, 0) if hits else prompt
             ahead = view.prefill_backlog_tokens
             ttft = (ahead + (new if new > 1.0 else 1.0)) / rate
             requests = (view.in_flight if view.stale else view.running + view.waiting) + 1.0

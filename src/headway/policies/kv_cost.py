@@ -108,10 +108,10 @@ class KvCost:
         config, prompt, hashes = self._config, demand.prompt_tokens, demand.request.prefix_hashes
         costs: list[tuple[float, ...]] = []
         for view in views:
-            todo = view.prefill_backlog_tokens + prompt - config.overlap_credit * demand.hit(view.spec.id)
+            todo = view.prefill_backlog_tokens + prompt - config.overlap_credit * demand.hit(view.id)
             prefill = config.prefill_load_scale * max(0.0, todo) / config.block_tokens
             decode = float(prompt)
-            active = self._active.get(view.spec.id)
+            active = self._active.get(view.id)
             if active is not None:
                 decode = active.tokens + max(0.0, prompt - active.shared(hashes))
             decode /= config.block_tokens

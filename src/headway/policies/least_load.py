@@ -79,7 +79,7 @@ class LeastLoad:
         best = min((sum(parts) for parts in known if parts is not None), default=None)
         if best is None:
             return [(float(view.in_flight), 0.0, 0.0) for view in views]
-        rates = [poll.throughput for view in views if (poll := polls.get(view.spec.id)) and poll.throughput > 0.0]
+        rates = [poll.throughput for view in views if (poll := polls.get(view.id)) and poll.throughput > 0.0]
         rate = sum(sorted(rates)) / len(rates) if rates else self._config.default_throughput
         costs: list[tuple[float, ...]] = []
         for view, parts in zip(views, known, strict=True):
@@ -92,13 +92,13 @@ class LeastLoad:
 
     def _known(self, polls: dict[ReplicaId, _Poll], view: ReplicaView, now: float) -> tuple[float, float] | None:
         """Seconds to drain and the barrier, None without a report."""
-        config, sample, poll = self._config, view.sample, polls.get(view.spec.id)
+        config, sample, poll = self._config, view.sample, polls.get(view.id)
         if sample is None or view.stale:
-            polls.pop(view.spec.id, None)
+            polls.pop(view.id, None)
             return None
         if poll is None or (poll.sample is not sample and now - poll.at >= config.poll_interval_s):
             rate = _throughput(poll.sample, sample) if poll is not None and config.live_throughput else 0.0
-            poll = polls[view.spec.id] = _Poll(sample, now, view.dispatched_tokens, rate)
+            poll = polls[view.id] = _Poll(sample, now, view.dispatched_tokens, rate)
         queued = waiting(poll.sample) * config.mean_prefill_tokens
         k = min(_FULL, usage(poll.sample, view.kv_capacity_tokens))
         drain = (queued + poll.sent) / (poll.throughput or config.default_throughput)

@@ -31,7 +31,7 @@ class Lmetric:
         """The product and its factors."""
         costs: list[tuple[float, ...]] = []
         for view in views:
-            prefill = view.prefill_backlog_tokens + max(1, demand.prompt_tokens - demand.hit(view.spec.id))
+            prefill = view.prefill_backlog_tokens + max(1, demand.prompt_tokens - demand.hit(view.id))
             batch = view.in_flight + 1.0
             costs.append((prefill * batch, prefill, batch))
         return costs

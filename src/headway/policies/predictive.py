@@ -45,7 +45,7 @@ class Predictive:
         long = demand.output_mean >= self._config.short_tokens
         costs: list[tuple[float, ...]] = []
         for view in views:
-            new = max(1, demand.prompt_tokens - demand.hit(view.spec.id))
+            new = max(1, demand.prompt_tokens - demand.hit(view.id))
             work = (view.prefill_backlog_tokens + new) / view.slow_start
             batch = (view.in_flight if view.stale else view.running + view.waiting) + 1.0
             scarcity = self._scarcity(view, new, demand.output_mean if long else 0.0)

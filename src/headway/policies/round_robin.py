@@ -47,7 +47,7 @@ class RoundRobin:
         due: list[float] = []
         turn, least, name = 0, inf, ""
         for k, view in enumerate(views):
-            replica = view.spec.id
+            replica = view.id
             at = times.get(replica, present)
             at = at if at > present else present
             due.append(at)
@@ -56,7 +56,7 @@ class RoundRobin:
         turns.present = least
         times[views[turn].spec.id] = least + 1.0 / views[turn].spec.weight
         if len(times) > 2 * len(views) + 16:  # most of them are long gone
-            turns.times = {view.spec.id: times[view.spec.id] for view in views if view.spec.id in times}
+            turns.times = {view.id: times[view.id] for view in views if view.id in times}
         return [(0.0 if k == turn else 1.0 + at - least,) for k, at in enumerate(due)]
 
     def _turns(self, model: str) -> _Turns:

@@ -73,7 +73,7 @@ class WeightedScore:
         costs: list[tuple[float, ...]] = []
         for view in views:
             memory, queue = self._load(demand.request.model, view, now)
-            cache = 1.0 - min(1.0, demand.hit(view.spec.id) / prompt)
+            cache = 1.0 - min(1.0, demand.hit(view.id) / prompt)
             score = config.memory * memory + config.cache * cache + config.queue * queue
             cost = -log(1.0 - rng.random()) * exp(score / config.temperature)
             costs.append((cost, score, memory, cache, queue))
@@ -95,7 +95,7 @@ class WeightedScore:
     def _load(self, model: str, view: ReplicaView, now: float) -> tuple[float, float]:
         """Smoothed m and a. Without a known capacity memory counts as full as the queue."""
         config = self._config
-        smooth = self._entry(model, view.spec.id, now)
+        smooth = self._entry(model, view.id, now)
         if view.waiting > 0.0 and view.running > smooth.full:
             smooth.full = view.running
         slots = view.max_num_seqs or smooth.full or config.max_num_seqs

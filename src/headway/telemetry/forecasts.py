@@ -6,6 +6,7 @@ have doubled, its page is about the outputs of now.
 """
 
 from collections import deque
+from typing import Final
 
 from headway.core.commands import Settled
 from headway.core.outcome import OutcomeKind
@@ -26,7 +27,7 @@ QUANTITIES = ("output_tokens", "prompt_tokens", "ttft_seconds", "kv_peak_tokens"
 Summary = dict[str, float]
 """Of one quantity: `p50`, `p99` (errors), `samples`, and `coverage` where there is an interval."""
 
-_OK = OutcomeKind.OK
+_OK: Final = OutcomeKind.OK
 
 
 class Window:
@@ -65,19 +66,19 @@ class ModelForecasts:
 
     def settled(self, entry: Settled) -> None:
         """Compare one attempt's end with what was forecast. Of outputs that were cut off nothing is known."""
-        outcome = entry.outcome
-        if entry.ttft_s is not None and entry.ttft_s > 0.0 and entry.forecast_ttft_s > 0.0:
-            self.ttft.add(entry.forecast_ttft_s, entry.ttft_s)
-        prompt, output = outcome.prompt_tokens, entry.output_tokens
-        if prompt > 0 and entry.forecast_prompt_tokens:
-            self.prompt.add(entry.forecast_prompt_tokens, prompt)
-        if outcome.kind is not _OK or output <= 0 or not entry.forecast_output_high:
+        outcome, ttft_s, high = entry.outcome, entry.ttft_s, entry.forecast_output_high
+        if ttft_s is not None and ttft_s > 0.0 and entry.forecast_ttft_s > 0.0:
+            self.ttft.add(entry.forecast_ttft_s, ttft_s)
+        prompt, output, believed = outcome.prompt_tokens, entry.output_tokens, entry.forecast_prompt_tokens
+        if prompt > 0 and believed:
+            self.prompt.add(believed, prompt)
+        if outcome.kind is not _OK or output <= 0 or not high:
             return
-        expected, low, high = entry.forecast_output_tokens, entry.forecast_output_low, entry.forecast_output_high
+        expected, low = entry.forecast_output_tokens, entry.forecast_output_low
         self.output.add(expected, output)
         self.output.inside.append(low <= output <= high)
         if prompt > 0:
-            believed, held = entry.forecast_prompt_tokens, prompt + output
+            held = prompt + output
             self.kv_peak.add(believed + expected, held)
             self.kv_peak.inside.append(believed + low <= held <= believed + high)
 
@@ -102,9 +103,9 @@ class Forecasts:
         """Compare one attempt's end with what was forecast, where both are known."""
         if entry.ttft_s is not None and entry.forecast_ttft_s > 0.0:
             self.ttft.observe(entry.ttft_s / entry.forecast_ttft_s)
-        tokens = entry.outcome.output_tokens
-        if tokens and entry.forecast_output_tokens > 0.0:
-            self.output.observe(tokens / entry.forecast_output_tokens)
+        tokens, expected = entry.outcome.output_tokens, entry.forecast_output_tokens
+        if tokens and expected > 0.0:
+            self.output.observe(tokens / expected)
         self.models[entry.model,].settled(entry)
 
     def summary(self) -> dict[str, dict[str, Summary]]:

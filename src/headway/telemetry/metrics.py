@@ -5,6 +5,7 @@ from the snapshot that the scrape hands in, so they are never stale.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
@@ -157,7 +158,7 @@ class Telemetry:
             fleet_metrics(page, snapshot)
 
 
-OK = OutcomeKind.OK  # by the class it takes 0.1 us to get at a member
+OK: Final = OutcomeKind.OK  # by the class it takes 0.1 us to get at a member
 REQUEST_LABELS = ("path", "model", "status", "account")
 
 
@@ -171,5 +172,5 @@ def _status_labels() -> dict[int, str]:
     return {0: "none"} | {code: str(code) if code in known else f"{code // 100}xx" for code in range(100, 600)}
 
 
-_STATUS = _status_labels()
+_STATUS: Final = _status_labels()
 """Statuses that engines and Headway use; an engine that answers anything else is counted by class ("5xx")."""

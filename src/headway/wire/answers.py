@@ -27,8 +27,9 @@ def answer_of(body: bytes) -> Answer:
         return Answer(malformed=bool(body) and not _is_json(body))
     aborted = hit_limit = False
     for choice in answer.choices or ():
-        aborted = aborted or choice.finish_reason == "abort"
-        hit_limit = hit_limit or choice.finish_reason in LIMIT_WORDS
+        reason = choice.finish_reason
+        aborted = aborted or reason == "abort"
+        hit_limit = hit_limit or reason in LIMIT_WORDS
     if answer.stop_reason or answer.stop_type or answer.incomplete_details or answer.meta_info:
         reasons = _other_reasons(answer)
         aborted = aborted or "abort" in reasons
@@ -41,11 +42,14 @@ def usage_of(raw: RawUsage) -> Usage:
     """The same in one set of words. Anthropic counts cached tokens apart from `input_tokens`: added here."""
     details = raw.prompt_tokens_details or raw.input_tokens_details
     cached = (details.cached_tokens if details is not None else None) or raw.cached_tokens or 0
-    prompt = raw.prompt_tokens if raw.prompt_tokens is not None else raw.input_tokens or 0
-    if raw.cache_read_input_tokens:
-        cached = raw.cache_read_input_tokens
-        prompt += cached
-    completion = raw.completion_tokens if raw.completion_tokens is not None else raw.output_tokens or 0
+    prompt, completion, read = raw.prompt_tokens, raw.completion_tokens, raw.cache_read_input_tokens
+    if prompt is None:
+        prompt = raw.input_tokens or 0
+    if read:
+        cached = read
+        prompt += read
+    if completion is None:
+        completion = raw.output_tokens or 0
     return Usage(max(0, prompt), max(0, cached), max(0, completion))
 
 

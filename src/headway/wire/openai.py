@@ -22,11 +22,12 @@ import xxhash
 from msgspec import Raw
 from msgspec.structs import astuple
 
-from headway.wire import form, prefix
+from headway.wire import form
 from headway.wire.body import MAX_MODEL_CHARS, Body, BodyError, bad_model
 from headway.wire.fields import ABSENT, NOTHING, PATHS, PINS, SELDOM, AnyFields, Fields, pins
 from headway.wire.form import multipart
 from headway.wire.media import measure
+from headway.wire.prefix import chain
 from headway.wire.resume_pins import API, CHOICES, PINNED, ZERO_MEANS_OFF
 from headway.wire.shapes import Named, StreamOptions
 from headway.wire.spans import TooManyKeys, top_level
@@ -108,7 +109,9 @@ def _body(body: Octets, fields: AnyFields, block_bytes: int) -> Body:
         length += sum(len(memoryview(raw)) for raw in (*prompts[1:], *heads))
     tokens, count = (0, 1) if text.startswith((b'"', b"[{")) else _token_ids(text)
     sequences = count if plain else count * _sequences(fields.counts())
-    stream = fields.streams_by_default if fields.stream is None else fields.stream
+    stream, generates = fields.stream, fields.generates
+    if stream is None:
+        stream = fields.streams_by_default
     include_usage, usage_edit = _usage(body, fields) if stream else (None, None)
     return Body(
         model,
@@ -118,11 +121,11 @@ def _body(body: Octets, fields: AnyFields, block_bytes: int) -> Body:
         media_tokens,
         _first_positive(fields.limits()),
         sequences,
-        prefix.chain(text, block_bytes, model.encode(), *map(bytes, heads)) if fields.generates else (),
+        chain(text, block_bytes, [model.encode(), *map(bytes, heads)]) if generates else (),
         "" if plain else _session(fields.sessions()),
         include_usage,
         usage_edit,
-        fields.generates,
+        generates,
         _pinned(fields, sequences, plain),
         xxhash.xxh3_64_intdigest(body),
         0 if plain else _priority(fields.priority),
