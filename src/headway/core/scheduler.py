@@ -267,7 +267,10 @@ class Scheduler:
             return None
         policy = self._policy(demand)
         costs = policy.costs(demand, views, at, self._chance)
-        best = min(costs)[0]
+        best = costs[0][0]
+        for cost in costs:
+            if cost[0] < best:
+                best = cost[0]
         if kept is not None:
             index = next(i for i, view in enumerate(views) if view.id == kept[0])
             if self._stays(policy, costs[index][0], best, kept[1]):
@@ -302,7 +305,9 @@ class Scheduler:
     ) -> Decision:
         """Why this went there: the chosen one and the best others."""
         views, costs, policy = choice.views, choice.all_costs, self._policy(demand)
-        order = sorted(range(len(views)), key=[cost[0] for cost in costs].__getitem__)
+        ranked = [(cost[0], index) for index, cost in enumerate(costs)]
+        ranked.sort()
+        order = [index for _, index in ranked]
         if len(order) > self._shown:
             del order[self._shown :]
             if choice.index not in order:

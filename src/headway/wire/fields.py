@@ -316,13 +316,21 @@ EVERYDAY = frozenset({
     "model", "stream", "stream_options", "input", "prompt", "messages", "query", "documents", "text_1", "text_2",
     "tokens", "text", "input_ids", "token_ids", "max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict",
 })  # fmt: skip
-"""Fields that are always asked for: the prompt, and the limit on output. All others are in `SELDOM`."""
+"""Fields that are always asked for: the prompt, and the limit on output. All others are seldom there."""
 
-SELDOM: dict[type[AnyFields], Callable[[tuple[Any, ...]], tuple[Raw, ...]]] = {
-    kind: itemgetter(*(at for at, field in enumerate(msgspec.structs.fields(kind)) if field.name not in EVERYDAY))
+COMMON: dict[type[AnyFields], Callable[[tuple[Any, ...]], tuple[Raw, ...]]] = {
+    kind: itemgetter(
+        *(at for at, f in enumerate(msgspec.structs.fields(kind)) if f.name in EVERYDAY and f.default is ABSENT)
+    )
     for kind in {Fields, *PATHS.values()}
 }
-"""What few bodies have, all in one go: one comparison tells that none of it is there. Of all fields as a tuple."""
+"""The everyday fields that are kept raw, out of all fields as a tuple."""
+
+SELDOM: dict[type[AnyFields], int] = {
+    kind: sum(field.name not in EVERYDAY for field in msgspec.structs.fields(kind)) for kind in COMMON
+}
+"""How many fields there are that few bodies have: where so many are absent, beside what is of `COMMON`, none is there.
+To count is cheaper than to look at each: they are most of all."""
 
 PINS: dict[type[AnyFields], tuple[str, ...]] = {
     kind: tuple(field.name for field in msgspec.structs.fields(kind) if field.name in PINNED) if kind.replayable else ()

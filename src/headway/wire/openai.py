@@ -24,7 +24,7 @@ from msgspec.structs import astuple
 
 from headway.wire import form
 from headway.wire.body import MAX_MODEL_CHARS, Body, BodyError, bad_model
-from headway.wire.fields import ABSENT, NOTHING, PATHS, PINS, SELDOM, AnyFields, Fields, pins
+from headway.wire.fields import ABSENT, COMMON, NOTHING, PATHS, PINS, SELDOM, AnyFields, Fields, pins
 from headway.wire.form import multipart
 from headway.wire.media import measure
 from headway.wire.prefix import chain
@@ -97,8 +97,8 @@ def model_edits(body: Octets, info: Body, name: str, content_type: str = "") -> 
 
 
 def _body(body: Octets, fields: AnyFields, block_bytes: int) -> Body:
-    seldom = SELDOM[type(fields)](astuple(fields))
-    plain = seldom.count(ABSENT) == len(seldom)
+    values, kind = astuple(fields), type(fields)
+    plain = values.count(ABSENT) - COMMON[kind](values).count(ABSENT) == SELDOM[kind]
     model = fields.model or ""
     prompts = fields.prompts()
     text = bytes(prompts[0])
