@@ -44,6 +44,9 @@ UTF8_PIECE_BYTES: Final = 16 * 1024
 SAFE_DEPTH: Final = 600
 """A body with no more brackets than this cannot be nested too deeply."""
 
+SPARSE: Final = 32
+"""Brackets of a kind that are found one by one before all are counted."""
+
 SPARE_DEPTH: Final = 128
 """Later looks at a body are taken further down the call stack, of which the decoder's nesting is part (CPython before
 3.12 counts both together): what is accepted here must not be too deep there, in the midst of a dispatch."""
@@ -132,6 +135,17 @@ def _body(body: Octets, fields: AnyFields, block_bytes: int) -> Body:
     )
 
 
+def _sparse(body: Octets, bracket: bytes) -> bool:
+    """Whether it occurs less than SPARSE times. Most bodies are text with few brackets, and where there is little to
+    find, to find it takes a tenth of the time that counting takes."""
+    at = -1
+    for _ in range(SPARSE):
+        at = body.find(bracket, at + 1)
+        if at < 0:
+            return True
+    return False
+
+
 def _check_utf8(body: Octets) -> None:
     """Raises UnicodeDecodeError. In pieces, because making one string of megabytes takes twice as long."""
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -146,6 +160,8 @@ def _check_utf8(body: Octets) -> None:
 
 def _check_depth(body: Octets) -> None:
     """Raises RecursionError unless this much can be nested further down the call stack, too."""
+    if _sparse(body, b"[") and _sparse(body, b"{"):
+        return
     if body.count(b"[") + body.count(b"{") > SAFE_DEPTH:
         _ANYTHING.decode(b"[" * SPARE_DEPTH + body + b"]" * SPARE_DEPTH)
 
