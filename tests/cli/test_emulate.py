@@ -28,7 +28,7 @@ def test_flags_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["--model", "llama-3.1-9b"], "llama-3.1-8b"),
         (["--gpu", "h100-81gb"], "h100-80gb"),
-        (["--model", "llama-3.1-70b", "--gpu", "l4"], "does not fit"),
+        (["--model", "llama-3.1-70b", "--gpu", "l4"], "headway memory --model llama-3.1-70b --gpu l4 --gpus-needed"),
     ],
 )
 def test_what_cannot_be_emulated_is_explained(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,7 @@ def test_a_generated_workload(capsys: pytest.CaptureFixture[str]) -> None:
         (("--load", "0.7;0.9"), "--load takes numbers by comma, such as 0.7,0.9, not '0.7;0.9'"),
         (("--load", "-1"), "must be positive multiples"),
         (("--columns", "arrival=x"), "input, output missing"),
-        (("--generate", "chat"), "give a trace or the name"),
+        (("--generate", "chat"), "--trace FILE"),
         (("--longest", "10"), "no request"),
     ],
 )

@@ -133,7 +133,7 @@ def _replayed(
     try:
         load = open_workload(str(path), rng, Options(columns=columns, longest=longest))
     except TraceError as error:
-        fail(str(error), "say which column is which: --columns arrival=...,input=...,output=...")
+        fail(str(error), "docs/workloads.md lists the formats that need no --columns")
     if duration_s:
         load = window(load, 0.0, min(duration_s, load.span_s))
     if rate and load.requests:

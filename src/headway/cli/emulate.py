@@ -6,6 +6,7 @@ import typer
 
 from headway.cli.console import fail
 from headway.emulator import EmulatorConfig, serve
+from headway.emulator.config import DoesNotFit
 from headway.perfmodel.catalogue import UnknownName
 from headway.telemetry.logs import configure
 
@@ -49,7 +50,9 @@ def command(
         serve(config)
     except UnknownName as error:
         fail(str(error), "`headway check --list` names every model and GPU")
-    except ValueError as error:  # impossible sizes, a model that does not fit: the message says which
+    except DoesNotFit as error:
+        fail(str(error), f"headway memory --model {model} --gpu {gpu} --gpus-needed says how many would do")
+    except ValueError as error:  # impossible sizes: the message says which
         fail(str(error))
     except OSError as error:
         fail(f"cannot listen on {host}:{port}: {error.strerror or error}", "choose another --port; 0 takes a free one")

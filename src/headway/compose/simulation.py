@@ -125,7 +125,9 @@ def _wrong(simulation: Simulation) -> Sequence[tuple[tuple[str | int, ...], str]
     """What fits together nowhere, as (field, reason)."""
     found: list[tuple[tuple[str | int, ...], str]] = []
     if bool(simulation.trace) == bool(simulation.generate):
-        found.append((("trace",), "give a trace or the name of a workload to generate, one of them"))
+        found.append(
+            (("trace",), "give a trace (--trace FILE) or a workload to generate (--generate chat), one of them")
+        )
     if simulation.generate and simulation.generate not in MIXES:
         hint = near(simulation.generate, MIXES) or f"; there are {', '.join(MIXES)}"
         found.append((("generate",), f"no workload is named {simulation.generate!r}{hint}"))

@@ -80,7 +80,7 @@ def _read(
 
 def _logged(name: str, lines: Sequence[str], rng: np.random.Generator, options: Options, columns: str) -> Workload:
     if not columns:
-        raise TraceError("no known format; say which column is which: --columns arrival=...,input=...,output=...")
+        raise TraceError("no known format; --columns says which column is which: arrival=...,input=...,output=...")
     mapping = FORMATS.get(columns) or parse_columns(columns)
     requests = read(lines, mapping, rng, options.span_s)
     if mapping.spread:
