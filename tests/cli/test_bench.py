@@ -56,6 +56,13 @@ def test_fewer_requests_than_asked_for_are_explained() -> None:
         )
 
 
+def test_records_that_cannot_be_written_cost_no_run() -> None:
+    with serving() as server:
+        result = bench(server.url, "--rate", "20", "--duration", "30", "--records", "/nonexistent/records")
+        assert result.exit_code == 1
+        assert "--records /nonexistent/records: No such file or directory" in result.stderr
+
+
 def test_json_is_one_object_and_nothing_else(tmp_path: Path) -> None:
     records = tmp_path / "records.jsonl"
     with serving() as server:

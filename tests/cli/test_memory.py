@@ -115,6 +115,8 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (("--model", "phi-4", "--tensor-parallel-size", "3"), ("40 attention heads cannot be split over 3",)),
         (("--model", "phi-4", "--gpu-memory-utilization", "95"), ("is not between 0 and 1",)),
+        (("--model", "phi-4", "--kv-cache-dtype", "fq8"), ("unknown type of KV cache 'fq8'",)),
+        (("--model", "phi-4", "--gpu-memory-gib", "1e300"), ("--gpu-memory-gib",)),
     ],
 )
 def test_errors_name_the_flag(
@@ -128,7 +130,12 @@ def test_errors_name_the_flag(
 
 def test_a_broken_config_is_explained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "config.json"
-    for text, words in (("{", "--model"), ("[]", "not an object"), ('{"hidden_size": 1}', "no num_hidden_layers")):
+    for text, words in (
+        ("{", "--model"),
+        ('{"a":' + "[" * 100_000, "--model"),
+        ("[]", "not an object"),
+        ('{"hidden_size": 1}', "no num_hidden_layers"),
+    ):
         file.write_text(text)
         assert call("memory", "--model", str(file)) == 2
         assert words in capsys.readouterr().err

@@ -85,7 +85,9 @@ def test_a_revoked_key_stays_listed_and_is_good_for_nothing(file: Path) -> None:
     assert revoked(key) is key
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"nonsense", b"\xff", b'{"keys": {}}', b'{"keys": [1]}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"nonsense", b"\xff", b"[" * 100_000, b'{"keys": {}}', b'{"keys": [1]}']
+)
 def test_what_is_no_file_of_keys_is_refused(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     file.chmod(0o600)

@@ -93,13 +93,17 @@ def test_an_error_names_field_and_line(tmp_path: Path) -> None:
 
 
 def test_what_fits_together_nowhere_is_refused() -> None:
-    assert "give a trace or the name" in problem({"generate": "chat"})
-    assert "give a trace or the name" in problem({"trace": ""})
+    assert "give a trace (--trace FILE) or" in problem({"generate": "chat"})
+    assert "give a trace (--trace FILE) or" in problem({"trace": ""})
     assert "no workload is named 'chta'; did you mean \"chat\"?" in problem({"trace": "", "generate": "chta"})
     assert "must be positive for a generated" in problem({"trace": "", "generate": "chat", "duration_s": 0})
     assert "one replica at least" in problem({"pools": [{"count": 0}]})
     assert "must be a map" in problem({"pools": ["h100"]})
+    assert "are 1 at least" in problem({"pools": [{"max_num_seqs": 0}]})
+    assert "are 1 at least" in problem({"pools": [{"tensor_parallel_size": -1}]})
     assert "positive multiples" in problem({"loads": [0.5, 0.0]})
+    assert "positive multiples" in problem({"loads": [float("nan")]})
+    assert "positive multiples" in problem({"loads": [float("inf")]})
     assert "must be 1 or more" in problem({"seeds": 0})
     assert "fraction below 1" in problem({"truth": {"perturb": 20}})
     assert "not among the policies" in problem({"reference": "random"})

@@ -118,6 +118,16 @@ def test_garbage_is_an_error_not_a_surprise(line: bytes) -> None:
         journal.decode_entry(line, 5)
 
 
+def test_what_is_nested_too_deeply_is_no_journal() -> None:
+    deep = b'{"x":' + b"[" * 100_000
+    with pytest.raises(journal.JournalError, match="line 1"):
+        journal.decode_header(deep)
+    with pytest.raises(journal.JournalError, match="line 5"):
+        journal.decode_entry(deep, 5)
+    with pytest.raises(journal.JournalError, match="line 2"):
+        journal.replay([header(), deep + b"\n"], lambda _header: None)  # type: ignore[arg-type, return-value]
+
+
 def test_another_version_is_refused() -> None:
     with pytest.raises(journal.JournalError, match="version 9"):
         journal.decode_header(header().replace(b'"version":%d' % journal.VERSION, b'"version":9'))

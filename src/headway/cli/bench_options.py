@@ -37,11 +37,11 @@ Route = Annotated[Endpoint, typer.Option("--endpoint", help="Route to drive.")]
 
 Rate = Annotated[
     float,
-    typer.Option(help="Requests/s; 0: 2/s, or a trace's own rate.", min=0.0, rich_help_panel=_WORKLOAD),
+    typer.Option(help="Requests/s; 0: 2/s, or a trace's own rate.", min=0.0, max=1e6, rich_help_panel=_WORKLOAD),
 ]
 Duration = Annotated[
     float,
-    typer.Option(help="Seconds of load; 0: 30 s, or the whole trace.", min=0.0, rich_help_panel=_WORKLOAD),
+    typer.Option(help="Seconds of load; 0: 30 s, or the whole trace.", min=0.0, max=1e9, rich_help_panel=_WORKLOAD),
 ]
 Shapes = Annotated[Mix, typer.Option("--mix", help="What generated sessions are like.", rich_help_panel=_WORKLOAD)]
 Burstiness = Annotated[

@@ -22,7 +22,9 @@ SHAPED = ("compressed-tensors", "compressed_tensors")
 def command(
     model: Annotated[str, typer.Option(help="Hugging Face id, short name, or path of a config.json.")],
     gpu: Annotated[str, typer.Option(help="Kind of GPU; the default is h100-80gb.")] = "",
-    gpu_memory_gib: Annotated[float, typer.Option(help="Memory of the GPU as its driver reports it.", min=0)] = 0.0,
+    gpu_memory_gib: Annotated[
+        float, typer.Option(help="Memory of the GPU as its driver reports it.", min=0, max=1e6)
+    ] = 0.0,
     tensor_parallel_size: Annotated[int, typer.Option("--tensor-parallel-size", "-tp", help="GPUs per layer.")] = 1,
     pipeline_parallel_size: Annotated[int, typer.Option("--pipeline-parallel-size", "-pp", help="Stages.")] = 1,
     dtype: Annotated[str, typer.Option(help="Type of weights and cache: auto, bfloat16, float16, float32.")] = "auto",
@@ -87,7 +89,7 @@ def _model(name: str) -> Architecture:
             if not isinstance(config, dict):
                 raise hf_config.ConfigError("config.json is not an object")
             return hf_config.read(str(config.get("_name_or_path") or path), config)
-        except (OSError, ValueError, msgspec.DecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             fail(f"--model {name}: {error}", "give the config.json of a Hugging Face model", code=2)
     if name.endswith(".json"):
         fail(f"--model {name}: there is no such file", "give the path of a config.json, or a Hugging Face id", code=2)

@@ -22,7 +22,7 @@ from headway.workload.results import RunResult
 _SIZE = "Size"
 
 Rate = Annotated[
-    float, typer.Option(help="Requests/s to be served; 0: the workload's own.", min=0.0, rich_help_panel=_SIZE)
+    float, typer.Option(help="Requests/s to be served; 0: the workload's own.", min=0.0, max=1e6, rich_help_panel=_SIZE)
 ]
 Target = Annotated[
     float, typer.Option(help="Share of requests to be served well.", min=0.01, max=1.0, rich_help_panel=_SIZE)
@@ -31,7 +31,10 @@ MaxReplicas = Annotated[int, typer.Option(help="Give up beyond this many replica
 Price = Annotated[
     float,
     typer.Option(
-        help="Price of a GPU-hour, for costs; prices differ too much to assume one.", min=0.0, rich_help_panel=_SIZE
+        help="Price of a GPU-hour, for costs; prices differ too much to assume one.",
+        min=0.0,
+        max=1e6,
+        rich_help_panel=_SIZE,
     ),
 ]
 

@@ -76,7 +76,8 @@ TensorParallel = Annotated[
 ]
 Dtype = Annotated[str | None, option(help="Precision of the weights.", panel=FLEET, default=_POOL.dtype)]
 MaxNumSeqs = Annotated[
-    int | None, option(help="Most requests running at once on a replica.", panel=FLEET, default=_POOL.max_num_seqs)
+    int | None,
+    option(help="Most requests running at once on a replica.", panel=FLEET, default=_POOL.max_num_seqs, min=1),
 ]
 
 Perturb = Annotated[

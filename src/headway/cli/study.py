@@ -37,7 +37,7 @@ def command(
         map(str, GRANULARITIES)
     ),
     plot: Annotated[Path | None, typer.Option(help="Draw it into this file (.svg, .png, .pdf).")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of generated lengths.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of generated lengths.", min=0)] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON list, one object per line of the table.")
     ] = False,

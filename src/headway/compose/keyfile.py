@@ -110,7 +110,7 @@ def digests(keys: Sequence[ApiKey]) -> dict[bytes, str]:
 def _checked(path: Path, data: bytes) -> tuple[ApiKey, ...]:
     try:
         keys = msgspec.json.decode(data, type=_File).keys
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise KeysError(f"{path} is no file of keys: {error}") from None
     ids: set[str] = set()
     hashes: set[str] = set()

@@ -3,6 +3,7 @@
 A file and flags meet as plain data (`overlaid`), so that every flag can also stand in a file and wins over it there.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
@@ -135,7 +136,9 @@ def _wrong(simulation: Simulation) -> Sequence[tuple[tuple[str | int, ...], str]
         found.append((("duration_s",), "must be positive for a generated workload"))
     if not simulation.pools or any(pool.count < 1 for pool in simulation.pools):
         found.append((("pools",), "needs one replica at least in every pool"))
-    if not simulation.loads or any(load <= 0 for load in simulation.loads):
+    if any(min(pool.max_num_seqs, pool.tensor_parallel_size) < 1 for pool in simulation.pools):
+        found.append((("pools",), "max_num_seqs and tensor_parallel_size are 1 at least"))
+    if not simulation.loads or not all(0 < load < math.inf for load in simulation.loads):
         found.append((("loads",), "must be positive multiples of the fleet's capacity, such as 0.9"))
     if simulation.seeds < 1:
         found.append((("seeds",), "must be 1 or more"))

@@ -64,11 +64,17 @@ class Layout(msgspec.Struct, frozen=True):
         return blocks // len(self.groups) * self.block_size
 
 
+TYPES = ("auto", "bfloat16", "bf16", "float16", "fp16", "half", "float32", "float")
+"""What a KV cache may be of, beside the variants of fp8 and int8."""
+
+
 def width(kv_dtype: str, dtype: str = "bfloat16") -> int:
     """Bytes per element of the cache."""
+    if kv_dtype not in TYPES and not kv_dtype.startswith(("fp8", "int8")):
+        raise ValueError(f"unknown type of KV cache {kv_dtype!r}: there are {', '.join(TYPES)}, fp8 and int8")
     if kv_dtype.startswith(("fp8", "int8")):
         return 1
-    return 4 if (dtype if kv_dtype == "auto" else kv_dtype) == "float32" else 2
+    return 4 if (dtype if kv_dtype == "auto" else kv_dtype) in ("float32", "float") else 2
 
 
 def kv_bytes_per_token(model: Architecture, kv_dtype: str = "auto", tp: int = 1) -> int:

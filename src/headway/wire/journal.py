@@ -89,7 +89,7 @@ def decode_header(line: bytes) -> Header:
     """Read the first line. Raises JournalError, also for another version."""
     try:
         header = _header(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise JournalError(1, f"not a journal header ({error})") from error
     if header.version != VERSION:
         raise JournalError(1, f"version {header.version} cannot be read, only {VERSION}")
@@ -100,7 +100,7 @@ def decode_entry(line: bytes, number: int = 0) -> Entry:
     """Read a further line. Raises JournalError."""
     try:
         return _entry(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise JournalError(number, f"not a journal entry ({error})") from error
 
 
@@ -119,7 +119,7 @@ def _read(source: Iterator[bytes]) -> Iterator[tuple[int, _Line]]:
     for number, text in enumerate(source, start=2):
         try:
             yield number, _line(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             if not text.endswith(b"\n"):  # only the last line can be without: it was being written
                 return
             raise JournalError(number, f"not a journal entry ({error})") from error
