@@ -85,3 +85,14 @@ def test_no_file_descriptors_left(tmp_path: Path) -> None:
             hog.close()
         until(lambda: get(f"http://127.0.0.1:{ports['admin_port']}/healthz")[0] == 200, 5)
         assert get(f"http://127.0.0.1:{ports['port']}/v1/models")[0] == 200
+
+
+@pytest.mark.parametrize("command", ["serve --replica http://127.0.0.1:1 --admin-port 0", "emulate"])
+def test_a_ready_file_that_cannot_be_written_is_named_and_nothing_is_left_open(command: str, tmp_path: Path) -> None:
+    ready = tmp_path / "nowhere" / "ready"
+    line = [sys.executable, "-m", "headway", *command.split(), "--port", "0", "--ready-file", str(ready)]
+    ended = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert f"cannot write {ready}" in ended.stderr.replace("\n", "")
+    assert "Unclosed" not in ended.stderr
+    assert "Traceback" not in ended.stderr

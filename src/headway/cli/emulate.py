@@ -55,6 +55,8 @@ def command(
     except ValueError as error:  # impossible sizes: the message says which
         fail(str(error))
     except OSError as error:
+        if error.filename is not None:
+            fail(f"cannot write {error.filename}: {error.strerror}", "name another file with --ready-file")
         fail(f"cannot listen on {host}:{port}: {error.strerror or error}", "choose another --port; 0 takes a free one")
     finally:
         logs.close()

@@ -157,6 +157,8 @@ def _explain(error: OSError, settings: Settings) -> NoReturn:
     listen, admin = settings.listen, settings.admin
     if error.filename is not None and error.filename == str(settings.journal):
         fail(f"cannot write the journal {error.filename}: {error.strerror}", "name another file with --journal")
+    if error.filename is not None:
+        fail(f"cannot write {error.filename}: {error.strerror}", "name another file with --ready-file")
     if error.errno == errno.EADDRINUSE:
         fail(
             f"a port is taken: {error.strerror or error} (clients {listen.port}, admin {admin.port})",

@@ -115,7 +115,11 @@ class App:
         await self.start()
         if exit_with_parent:
             self._sources.spawn(self._leave_with_parent(first, second), "parent")
-        started(self)
+        try:
+            started(self)
+        except OSError:
+            await self.stop(drain_s=0.0)
+            raise
         await first.wait()
         log.info("draining", seconds=self.plan.gateway.timeouts.drain_s, in_flight=self.gateway.snapshot().in_flight)
         async with TaskSet() as ending:
