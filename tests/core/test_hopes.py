@@ -216,6 +216,30 @@ def test_whoever_is_told_so_counts_as_if_it_waited() -> None:
     assert line.queue.wait_of(Tier.STANDARD) == 0.0, "that is over"
 
 
+def test_whoever_goes_at_once_came_too() -> None:
+    """What is told to one of those who wait may be told to few of those who come."""
+
+    def told(pass_by: int) -> float:
+        line = Line()
+        line.late(*[f"old{n}" for n in range(10)])
+        line.come("stays", 1000.0)
+        for _ in range(pass_by):
+            line.queue.pass_by(job("goes", line.now).request, 18.0)
+        line.serve(18.5)
+        return line.queue.wait_of(Tier.STANDARD)
+
+    assert told(300) < 0.5 * told(0)
+
+
+def test_the_late_ones_do_not_delay_whoever_comes() -> None:
+    """They go behind it; only where nobody is ever told that it waits in vain, whoever waits is a sign of distress."""
+    for hopeless, most in ((1.5, 0.0), (0.0, 2.0)):
+        line = Line(hopeless=hopeless)
+        line.late(*[f"old{n}" for n in range(20)])
+        line.serve(3.0)
+        assert line.queue.wait_of(Tier.STANDARD) == pytest.approx(most, abs=0.02)
+
+
 @pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(0.0, 2.0), st.sampled_from(["late", "timely", "serve", "serve late"])), max_size=80)

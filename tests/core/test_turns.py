@@ -218,6 +218,17 @@ def test_how_many_wait_above_a_tier_counts_all_tenants_and_that_tier() -> None:
     assert Turns(alike).from_tier(0) == 0
 
 
+def test_those_who_are_late_are_no_hindrance_to_a_newcomer() -> None:
+    turns = Turns(alike)
+    items = [waiting(number, "a", number % 2, due=float(number)) for number in range(4)]
+    for item in items:
+        turns.add(item)
+    turns.demote(items[1])
+    turns.demote(items[2])
+    assert [turns.timely_from(tier) for tier in (0, 1, 2)] == [2, 1, 0]
+    assert [turns.from_tier(tier) for tier in (0, 1, 2)] == [4, 2, 0]
+
+
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(st.tuples(tenants, st.floats(1.0, 50.0)), min_size=40, max_size=120))

@@ -73,8 +73,8 @@ class Holding:
             self._hold(job, pool, at, out)
             return
         if queue is not None:
-            if queue and request.tier <= queue.turns.highest:
-                queue.overtake()
+            if queue:
+                queue.pass_by(request, at)
             queue.turns.charge(request.tenant, cost(job))
         self._send(job, choice, at, out)
 

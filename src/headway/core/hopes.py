@@ -67,7 +67,11 @@ class Hopes:
         """It came."""
         if self._pool is None:
             self._pool = Spell(at)
-        self._count(self._came, item, at)
+        self.came(item.job.request.tier, at)
+
+    def came(self, tier: int, at: float) -> None:
+        """One of this tier came while others wait, whether it waits, too, or goes at once."""
+        self._count(self._came, tier, at)
 
     def released(self, item: Waiting) -> None:
         """It goes. The last of the late ones shows that its line is none to despair of; that all of them were given up
@@ -84,7 +88,7 @@ class Hopes:
 
     def lost(self, item: Waiting, at: float) -> None:
         """It was hopeless, and was told so."""
-        self._count(self._lost, item, at)
+        self._count(self._lost, item.job.request.tier, at)
 
     def emptied(self) -> None:
         """Nobody waits any more."""
@@ -138,9 +142,8 @@ class Hopes:
         came = sum(spell.count for each, spell in self._came.items() if each >= tier)
         return min(1.0, lost / came) if lost else 0.0
 
-    def _count(self, spells: dict[int, Spell], item: Waiting, at: float) -> None:
-        """One more of its tier. What came and what was lost is forgotten at one pace, or it would be no share."""
-        tier = item.job.request.tier
+    def _count(self, spells: dict[int, Spell], tier: int, at: float) -> None:
+        """One more of a tier. What came and what was lost is forgotten at one pace, or it would be no share."""
         for each in (self._came, self._lost):
             if tier not in each:
                 each[tier] = Spell(at)

@@ -126,9 +126,11 @@ class HoldQueue:
         return self.position(item) * self.pace_s
 
     def wait_of(self, tier: int) -> float:
-        """How long one of this tier that comes now will wait at the recent pace. Whoever is told that it would wait in
-        vain counts as if it waited as long as it may: that it does not is no sign of ease."""
-        return max(self.turns.from_tier(tier) * self.pace_s, self._hopes.share(tier) * self._config.queue_timeout_s)
+        """How long one of this tier that comes now will wait at the recent pace. Those who missed their objective are
+        no hindrance, they go behind it; but whoever is told that it would wait in vain counts as if it waited as long
+        as it may: that it does not is no sign of ease. (Where nobody is told, whoever waits counts.)"""
+        ahead = self.turns.timely_from(tier) if self._config.hopeless else self.turns.from_tier(tier)
+        return max(ahead * self.pace_s, self._hopes.share(tier) * self._config.queue_timeout_s)
 
     @property
     def drain_s(self) -> float:
@@ -181,6 +183,12 @@ class HoldQueue:
         self._released_at = at
         self._hopes.released(item)
         self.remove(request_id)
+
+    def pass_by(self, request: RequestInfo, at: float) -> None:
+        """Somebody goes at once while others wait."""
+        self._hopes.came(request.tier, at)
+        if request.tier <= self.turns.highest:
+            self.overtake()
 
     def overtake(self, late: bool = False) -> None:
         """Somebody goes who is not the head (`late`: one of the late ones)."""

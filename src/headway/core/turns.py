@@ -172,6 +172,10 @@ class Turns:
         """How many wait at this tier or a higher one."""
         return sum(len(line) for at, lines in self._tiers.items() if at >= tier for line in lines.values())
 
+    def timely_from(self, tier: int) -> int:
+        """How many of these can still keep their objective."""
+        return sum(len(line.timely) for at, lines in self._tiers.items() if at >= tier for line in lines.values())
+
     def late(self) -> Iterator[tuple[tuple[int, str], Sorted]]:
         """Tier and tenant of each line, and its late ones in order."""
         for tier, lines in self._tiers.items():
