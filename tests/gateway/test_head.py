@@ -134,6 +134,7 @@ def test_memory_of_heads_is_bounded() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nHTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 20 OK\r\n\r\n",
+        b"HTTP/1.1 000 OK\r\n\r\n",
         b"HTTP/2 200 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\nX: y\r\n\r\n",
         b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
