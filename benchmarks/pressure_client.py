@@ -40,8 +40,9 @@ class Ask(msgspec.Struct, frozen=True):
 class Seen(msgspec.Struct):
     """One try of one request. Times are seconds from the run's start; `status` 0: the connection broke.
 
-    `first_s`, `last_s`: first and last text. `hints`: when a 103 came, and the position in it. `tries`: which try of
-    its request this is, from 1. `whole`: the answer came to its proper end.
+    `waited`: it was refused after it had been held. `first_s`, `last_s`: first and last text. `hints`: when a 103 came,
+    and the position in it. `tries`: which try of its request this is, from 1. `whole`: the answer came to its proper
+    end.
     """
 
     tag: str
@@ -52,6 +53,7 @@ class Seen(msgspec.Struct):
     last_s: float = 0.0
     status: int = 0
     code: str = ""
+    waited: bool = False
     retry_after_s: float = 0.0
     prompt_tokens: int = 0
     output_tokens: int = 0
@@ -175,6 +177,7 @@ class Wire(asyncio.Protocol):
         if seen.status != 200:
             error = json.loads(self._body or b"{}").get("error") or {}
             seen.code = str(error.get("code") or "")
+            seen.waited = seen.code == "queue_timeout" or "the request waited" in str(error.get("message"))
         self._end(seen)
 
     def _end(self, seen: Seen) -> None:

@@ -21,8 +21,6 @@ MIX = Mix()
 TWO = (SMALL, SMALL)
 LEAD_S = 0.05
 """A load begins so long after its start."""
-WAITED = frozenset({"queue_timeout"})
-"""Refusals of those who waited as long as they may; all others are refused at once."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -139,8 +137,8 @@ async def overload(stage: Stage) -> list[Result]:
     peak = max(goodput(seen, since + each_s / 5, since + each_s) for since in starts[:-1])
     share = goodput(seen, began, ended) / peak
     flood = between(seen, began, ended)
-    at_once = [each for each in flood if each.refused and each.code not in WAITED]
-    waited = [each for each in flood if each.code in WAITED]
+    at_once = [each for each in flood if each.refused and not each.waited]
+    waited = [each for each in flood if each.refused and each.waited]
     quick = percentile((each.took_s for each in at_once), 0.99)
     back = recovery(between(seen, ended, ended + after_s), ended)
     broken = sum(not each.status and each.code != "open" for each in seen)
@@ -154,6 +152,8 @@ async def overload(stage: Stage) -> list[Result]:
         Result("overload", "goodput at 5 over its peak", share, "", ">= 0.95", share >= 0.95, lag),
         Result("overload", "refused at once", len(at_once) / max(1, len(flood)), "of requests", lag=lag),
         Result("overload", "refused after waiting", len(waited) / max(1, len(flood)), "of requests", lag=lag),
+        Result("overload", "which waited, p50", percentile((s.took_s for s in waited), 0.5), "s", lag=lag),
+        Result("overload", "which waited, longest", max((s.took_s for s in waited), default=0.0), "s", lag=lag),
         Result("overload", "refusals p50", percentile((s.took_s for s in at_once), 0.5) * 1e3, "ms", lag=lag),
         Result("overload", "refusals p99", quick * 1e3, "ms", "< 20", quick < 0.02, lag),
         Result("overload", "end of the last window with less than nine in ten good", back, "s", lag=lag),

@@ -212,7 +212,7 @@ class Holding:
             self._refuse(job, Reject(request.id, 429, "deadline", text, queue.promise_s(at), shed=True), out)
             return
         if queue.beyond(item, position, at):
-            self._give_up(queue, item, at, out)
+            self._give_up(queue, item, "the request would have to wait for longer than it may", at, out)
             return
         out.append(Hold(request.id, position, wait))
         self._arm(pool, queue, at, out)
@@ -290,18 +290,17 @@ class Holding:
             self._expire(queue, item, at, out)
         if queue.next_look <= at:
             for item in queue.hopeless(at):
-                self._give_up(queue, item, at, out)
+                self._give_up(queue, item, "the request waited, and would have to for longer than it may", at, out)
         queue.timer_at = math.inf
         pool = self._scheduler.pools[queue.model]
         self.release([pool], at, out)
         self._arm(pool, queue, at, out)
         return True
 
-    def _give_up(self, queue: HoldQueue, item: Waiting, at: float, out: list[Command]) -> None:
+    def _give_up(self, queue: HoldQueue, item: Waiting, text: str, at: float, out: list[Command]) -> None:
         """It would wait in vain: better told so now."""
         request_id = item.job.request.id
         queue.give_up(item, at)
-        text = "the request would have to wait for longer than it may"
         refusal = Reject(request_id, 503, "wait_too_long", text, queue.promise_s(at), shed=True)
         self._refuse(item.job, refusal, out)
 
