@@ -176,6 +176,18 @@ def test_missing_gauges_keep_the_last_value() -> None:
     assert (yard.view.running, yard.view.waiting) == (3.0, 1.0)
 
 
+def test_a_report_that_says_everything_stands_alone() -> None:
+    yard = Yard()
+    yard.report(kv_capacity_tokens=1000, kv_used_tokens=400, running=4, waiting=2)
+    yard.now += 0.5
+    names = [
+        name for name in LoadSample.__struct_fields__ if name not in ("replica_id", "taken_at", "epoch", "partial")
+    ]
+    yard.report(**dict.fromkeys(names, 1) | {"interval_s": 0.5})
+    assert yard.view.sample is not None
+    assert {getattr(yard.view.sample, name) for name in names} == {1, 0.5}
+
+
 def test_a_fraction_is_multiplied_by_the_known_pool() -> None:
     yard = Yard()
     yard.report(kv_usage=0.5)
