@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from headway.core.ids import ReplicaId
+from headway.gateway import exchange
 from headway.gateway.config import Cors, GatewayConfig, Limits
 from tests.gateway.fakes import CHAT, JSON_ANSWER, Connection, always, answer, post, rig
+from tests.interpreted import interpreted
 
 Run = Callable[[Any], Any]
 
@@ -286,5 +288,22 @@ def test_a_client_gone_while_its_body_is_read(run: Run) -> None:
             writer.close()
             await r.until(lambda: bool(r.accesses))
             assert (r.accesses[0].account, r.accesses[0].status) == ("client_closed", 499)
+
+    run(main())
+
+
+@interpreted
+def test_a_fault_of_ours_is_not_a_client_that_left(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
+        async with rig(always) as r:
+            with monkeypatch.context() as patched:
+                patched.setattr(exchange, "request_info", lambda *_args: 1 // 0)
+                assert await r.ask(post(CHAT)) == b""
+            assert isinstance(faults[0]["exception"], ZeroDivisionError)
+            (access,) = r.accesses
+            assert (access.account, access.status, access.code) == ("server_error", 500, "internal_error")
+            assert status(await r.ask(post(CHAT))) == 200, "others are served"
 
     run(main())

@@ -141,8 +141,8 @@ class Exchange:
         if self._state == DECIDING:
             self.wait(UNANSWERED_S)
 
-    def client_gone(self) -> None:
-        """The client went away: stop everything at once and give back what is held."""
+    def client_gone(self, fault: bool = False) -> None:
+        """The client went away, or was lost by a `fault` of ours: stop everything and give back what is held."""
         if self._state == ENDED:
             return
         attempt, kind = self._attempt, OutcomeKind.CLIENT_CLOSED
@@ -150,7 +150,10 @@ class Exchange:
             self.plane.driver.post(RequestCancelled(now(), self.ticket.request_id))
         elif attempt is not None:
             kind = attempt.left()
-        if kind is OutcomeKind.CLIENT_CLOSED:
+        if fault:
+            self.outlet.status = self.outlet.status or 500
+            self._finish("server_error", "internal_error")
+        elif kind is OutcomeKind.CLIENT_CLOSED:
             self._finish("client_closed", kind.value)
         else:
             self.relayed(kind)

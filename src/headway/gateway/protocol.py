@@ -120,9 +120,9 @@ class ClientConnection:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the connection is gone."""
+        """asyncio: the connection is gone. What is no error of the network is one of ours, and logged by the loop."""
         self._plane.left(self)
-        self._leave()
+        self._leave(exc is not None and not isinstance(exc, OSError))
 
     def pause_writing(self) -> None:
         """asyncio: the client does not keep up."""
@@ -419,12 +419,12 @@ class ClientConnection:
         else:
             self.transport.close()
 
-    def _leave(self) -> None:
-        """The client is gone."""
+    def _leave(self, fault: bool = False) -> None:
+        """The client is gone, or (`fault`) lost by us."""
         phase, self._phase = self._phase, CLOSED
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
-            exchange.client_gone()
+            exchange.client_gone(fault)
         elif phase == BODY and self._ticket is not None:
             self._plane.book(self._ticket, "client_closed", 499, "client_closed")
         self._release_body()
