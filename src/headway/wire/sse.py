@@ -27,7 +27,7 @@ LESSONS: Final = 4
 
 _KEYS: Final = (b'content":"', b'"text":"', b'reasoning":"')
 _TOLD: Final = b'"token_ids":['
-_CLOSE: Final = b"]}]}\n\n"
+_CLOSE: Final = b"]}]}"
 _UNUSUAL = re.compile(rb'["\\\x00-\x1f]')
 """What no JSON text has without an escape, and the escape."""
 
@@ -83,54 +83,47 @@ class Scanner(Tally):
     def feed(self, data: bytes) -> bool:
         """Read the next piece of the stream. True if it was seen at a glance to be whole events that say one token
         each, and nothing else. (Under load a piece is several events: none of them may cost a decoding then.)"""
-        if self._lead and self.clean and data.endswith(b"\n\n"):
-            at, count, size = 0, 0, len(data)
-            while at < size:
-                end = data.find(b"\n\n", at) + 2
-                if not self._says_one(data, at, end):
-                    break
-                at = end
-                count += 1
+        if not self.clean or not data.endswith(b"\n\n"):
+            self._feed_lines(data)
+            return False
+        glance, at = True, 0
+        blocks = data.split(b"\n\n")
+        blocks.pop()
+        for block in blocks:
+            if self._lead and self._says_one(block):
+                self.events += 1
+                self.tokens += 1
+            elif block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:
+                glance = False
+                self._read_one(block)
             else:
-                self.events += count
-                self.tokens += count
-                return True
-        self._read(data)
-        return False
+                self._feed_lines(data[at:])
+                return False
+            at += len(block) + 2
+        return glance
 
-    def _says_one(self, data: bytes, start: int, stop: int) -> bool:
+    def _says_one(self, event: bytes) -> bool:
         """Whether an event differs from one that was learned within its text, or its text and one token's id, alone."""
         lead, trail = self._lead, self._trail
-        if not data.startswith(lead, start):
+        if not event.startswith(lead):
             return False
-        begin, end = start + len(lead), stop - len(trail)
-        if begin < end and data.endswith(trail, begin, stop) and _UNUSUAL.search(data, begin, end) is None:
-            return True
+        if event.endswith(trail):
+            text = event[len(lead) : -len(trail)]
+            if text and _UNUSUAL.search(text) is None:
+                return True
         middle = self._middle
-        if not middle:
+        if not middle or not event.endswith(_CLOSE):
             return False
-        end = data.find(b'"', begin, stop)
-        if end <= begin or not data.startswith(middle, end) or not data.endswith(_CLOSE, end, stop):
-            return False
-        digits = data[end + len(middle) : stop - len(_CLOSE)]
-        return digits.isdigit() and _UNUSUAL.search(data, begin, end) is None
+        text, told, digits = event[len(lead) : -len(_CLOSE)].partition(middle)
+        return bool(text) and bool(told) and digits.isdigit() and _UNUSUAL.search(text) is None
 
-    def _read(self, data: bytes) -> None:
-        if self.clean and data.startswith(b"data: ") and data.endswith(b"\n\n") and data.find(b"\r") < 0:
-            if data.find(b"\n") == len(data) - 2:
-                self.events += 1
-                before = self.tokens
-                self.read(data[6:-2])
-                if self._lessons and self.tokens == before + 1 and self.silent:
-                    self._learn(data)
-                return
-            blocks = data[6:-2].split(b"\n\ndata: ")
-            if data.count(b"\n") == 2 * len(blocks):  # whole events of one line each
-                self.events += len(blocks)
-                for block in blocks:
-                    self.read(block)
-                return
-        self._feed_lines(data)
+    def _read_one(self, event: bytes) -> None:
+        """One event of one line."""
+        self.events += 1
+        before = self.tokens
+        self.read(event[6:])
+        if self._lessons and self.tokens == before + 1 and self.silent:
+            self._learn(event)
 
     def end(self) -> None:
         """The stream ended: an unterminated last event counts."""
@@ -142,17 +135,17 @@ class Scanner(Tally):
             self._dispatch()
         self.clean = True
 
-    def _learn(self, data: bytes) -> None:
+    def _learn(self, event: bytes) -> None:
         """This event said one token, and nothing else. So does every other that differs only within a text of it."""
         self._lessons -= 1
         for key in _KEYS:
-            begin = data.find(key) + len(key)
-            end = data.find(b'"', begin)
-            if len(key) <= begin < end and _UNUSUAL.search(data, begin, end) is None:
-                self._lead, self._trail = data[:begin], data[end:]
-                at = data.find(_TOLD, end) + len(_TOLD)
-                told = at > end and data.endswith(_CLOSE) and data[at : -len(_CLOSE)].isdigit()
-                self._middle = data[end:at] if told else b""
+            begin = event.find(key) + len(key)
+            end = event.find(b'"', begin)
+            if len(key) <= begin < end and _UNUSUAL.search(event, begin, end) is None:
+                self._lead, self._trail = event[:begin], event[end:]
+                at = event.find(_TOLD, end) + len(_TOLD)
+                told = at > end and event.endswith(_CLOSE) and event[at : -len(_CLOSE)].isdigit()
+                self._middle = event[end:at] if told else b""
                 return
 
     def _feed_lines(self, data: bytes) -> None:
