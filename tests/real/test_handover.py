@@ -22,10 +22,12 @@ SETTINGS = "migration: {enabled: true}\n"
 COMPUTED = (("llamacpp:prompt_tokens_total ", ""), ("vllm:prompt_tokens_by_source_total{", 'source="local_compute"'))
 """Where the engines tell of it: name and label."""
 
-TOKENS = 650
-"""Of a chat: vLLM's connectors keep a processor busy each, so engines are slow here."""
+TOKENS = 600
+"""Of a chat: vLLM's connectors keep a processor busy each, so engines are slow here. The 640th is a near tie that falls
+otherwise where llama.cpp computes the token at the cut as a prompt (12 of 12 the same without a move, 7 of 12 with)."""
 
 LONG = "the word of water and time " * 150
+"""Said first, so that it is worth handing over what was computed of it."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ def undisturbed(writers: EnginePair) -> str:
     """What one engine says, to its limit."""
     writers.revive()
     with client_of(writers.engines[0].url + "/v1") as direct:
-        return ended(begun(direct, writers, TOKENS), TOKENS)
+        return ended(begun(direct, writers, TOKENS, more=LONG), TOKENS)
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def moved(mover: Headway, pair: EnginePair) -> str:
     before = mover.metric("headway_kv_handovers_total", result="done")
     with client_of(mover.base_url) as sdk:
         for attempt in range(TRIES):
-            client = begun(sdk, pair, TOKENS, f"chat-{attempt}")
+            client = begun(sdk, pair, TOKENS, f"chat-{attempt}", LONG)
             told = asked_to_move(mover, f"chat-{attempt}")
             text = ended(client, TOKENS)
             if mover.metric("headway_kv_handovers_total", result="done") > before:
@@ -136,7 +138,7 @@ def test_streams_leave_an_engine_that_drains(mover: Headway, pair: EnginePair, u
     with client_of(mover.base_url) as sdk:
         for turn in range(TRIES):  # they may be over before they are asked to go
             with mover.only(full.url):
-                clients = [begun(sdk, pair, TOKENS, f"{turn}-{n}") for n in range(pair.launcher.slots)]
+                clients = [begun(sdk, pair, TOKENS, f"{turn}-{n}", LONG) for n in range(pair.launcher.slots)]
             mover.admin(f"/replicas/{name_of(full)}/drain", "POST")
             assert [ended(client, TOKENS) for client in clients] == [undisturbed] * len(clients)
             mover.admin(f"/replicas/{name_of(full)}/undrain", "POST")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from openai import OpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
 from tests.real import tiny_scripts, vllm
 from tests.real.clients import CHAT, Chunks, Client, ask, client_of
@@ -87,12 +88,13 @@ def mover(pair: EnginePair, tmp_path: Path) -> Iterator[Headway]:
         yield headway
 
 
-def begun(sdk: OpenAI, pair: EnginePair, tokens: int, name: str = "a-chat") -> Client:
-    """A client whose greedy stream has begun, and is read on."""
+def begun(sdk: OpenAI, pair: EnginePair, tokens: int, name: str = "a-chat", more: str = "") -> Client:
+    """A client whose greedy stream has begun, and is read on. `more`: said before the usual words."""
+    told: list[ChatCompletionMessageParam] = [{"role": "user", "content": more}] if more else []
 
     def chat() -> Chunks:
         return sdk.chat.completions.create(
-            model=pair.launcher.model, messages=CHAT, max_tokens=tokens, temperature=0, stream=True,
+            model=pair.launcher.model, messages=[*told, *CHAT], max_tokens=tokens, temperature=0, stream=True,
             stream_options={"include_usage": True}, extra_headers={"x-request-id": name},
             extra_body=CORRECT | pair.launcher.go_on,
         )  # fmt: skip
