@@ -97,10 +97,13 @@ def test_a_chat_is_handed_over(mover: Headway, pair: EnginePair, undisturbed: st
 
 def test_next_to_nothing_is_computed_again(mover: Headway, pair: EnginePair) -> None:
     """A long prompt is read once, by the source; the engines' own counters tell."""
-    before = sum(map(computed, pair.engines))
-    prompt, said = handed_over(mover, f"again {LONG}", 400)
-    read = sum(map(computed, pair.engines)) - before
-    assert said == 400
+    for turn in range(TRIES):  # it may be computed sooner, or be over before
+        before = sum(map(computed, pair.engines))
+        prompt, said = handed_over(mover, f"again {turn} {LONG}", 400)
+        read = sum(map(computed, pair.engines)) - before
+        assert said == 400
+        if mover.metric("headway_kv_handovers_total", result="done"):
+            break
     assert mover.metric("headway_kv_handovers_total", result="done") == 1
     assert prompt <= read < 1.1 * prompt, "read twice it would be twice as much"
     gap_s = mover.metric("headway_migration_gap_seconds_sum", kind=KIND)
@@ -127,9 +130,10 @@ def handed_over(mover: Headway, prompt: str, tokens: int) -> tuple[int, int]:
 def computed(engine: Engine) -> float:
     """Prompt tokens that an engine has computed so far."""
     page = (engine.get("/metrics") or b"").decode()
-    return next(
-        float(line.split()[1]) for line in page.splitlines() if line.startswith("llamacpp:prompt_tokens_total ")
-    )
+    name, label = COMPUTED[vllm.ASKED_FOR]
+    lines = [line for line in page.splitlines() if line.startswith(name) and label in line]
+    assert lines
+    return sum(float(line.split()[1]) for line in lines)
 
 
 def test_streams_leave_an_engine_that_drains(mover: Headway, pair: EnginePair, undisturbed: str) -> None:
@@ -142,6 +146,7 @@ def test_streams_leave_an_engine_that_drains(mover: Headway, pair: EnginePair, u
             mover.admin(f"/replicas/{name_of(full)}/drain", "POST")
             assert [ended(client, TOKENS) for client in clients] == [undisturbed] * len(clients)
             mover.admin(f"/replicas/{name_of(full)}/undrain", "POST")
-            if mover.metric("headway_kv_handovers_total", result="done"):
-                return
+            moved = mover.metric("headway_attempts_total", outcome="migrated")
+            if moved if vllm.ASKED_FOR else mover.metric("headway_kv_handovers_total", result="done"):
+                return  # vLLM has cached this prompt on both sides
     pytest.fail("nothing was handed over")
