@@ -50,6 +50,11 @@ def usage_of(raw: RawUsage) -> Usage:
         prompt += read
     if completion is None:
         completion = raw.output_tokens or 0
+    return counted(prompt, cached, completion)
+
+
+def counted(prompt: int, cached: int, completion: int) -> Usage:
+    """Counts as an engine tells them; none is below zero, whatever it says."""
     return Usage(max(0, prompt), max(0, cached), max(0, completion))
 
 
@@ -77,7 +82,7 @@ def _other_usage(answer: WholeAnswer) -> Usage | None:
         return usage_of(answer.meta_info)
     if answer.tokens_predicted is None:
         return None
-    return Usage(answer.tokens_evaluated or 0, 0, answer.tokens_predicted)
+    return counted(answer.tokens_evaluated or 0, 0, answer.tokens_predicted)
 
 
 def _other_reasons(answer: WholeAnswer) -> set[str]:

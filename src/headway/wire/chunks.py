@@ -8,7 +8,7 @@ says nothing. Token ids, running counts and usage reports are believed over coun
 import msgspec
 from msgspec import Raw
 
-from headway.wire.answers import LIMIT_WORDS, reason_of, usage_of
+from headway.wire.answers import LIMIT_WORDS, counted, reason_of, usage_of
 from headway.wire.shapes import (
     ABSENT,
     Choice,
@@ -128,7 +128,7 @@ class Tally:
             if reason := reason_of(event.meta_info.finish_reason):
                 self._finish(reason)
         if event.tokens_predicted is not None:
-            self._take(Usage(event.tokens_evaluated, 0, event.tokens_predicted))
+            self._take(counted(event.tokens_evaluated, 0, event.tokens_predicted))
             if event.stop:
                 self._finish(event.stop_type)
 
