@@ -83,6 +83,14 @@ def test_there_and_back_again(stage: Make) -> None:
     slots_are_free(s)
 
 
+def asked_to(half: str, s: Stage) -> Connection:
+    """The connection on which an engine is asked to save, or another to restore."""
+    saving = s.migrate(replay_s=DEAR_S)
+    if half == "restore":
+        saving.answers({})
+    return s.pool.connections[-1]
+
+
 FAILURES: dict[str, Callable[[Connection], None]] = {
     "dies": lambda c: c.dies(),
     "refuses": lambda c: c.refuses(501),
@@ -95,10 +103,7 @@ FAILURES: dict[str, Callable[[Connection], None]] = {
 def test_what_is_not_handed_over_is_computed_again(stage: Make, half: str, how: str) -> None:
     s = stage(SHARED)
     s.running(8)
-    asking = s.migrate(replay_s=DEAR_S)
-    if half == "restore":
-        asking.answers({})
-        asking = s.pool.connections[-1]
+    asking = asked_to(half, s)
     FAILURES[how](asking)
     target = s.spelled(s.pool.connections[-1])
     target.begins()
@@ -112,10 +117,7 @@ def test_what_is_not_handed_over_is_computed_again(stage: Make, half: str, how: 
 def test_nor_is_what_takes_too_long(stage: Make, half: str) -> None:
     s = stage(SHARED)
     s.running(8)
-    asking = s.migrate(replay_s=DEAR_S)
-    if half == "restore":
-        asking.answers({})
-        asking = s.pool.connections[-1]
+    asking = asked_to(half, s)
     s.exchange.expired(s.client.deadline)
     assert asking.dropped
     target = s.spelled(s.pool.connections[-1])
@@ -129,10 +131,7 @@ def test_nor_is_what_takes_too_long(stage: Make, half: str) -> None:
 def test_a_client_that_leaves(stage: Make, half: str) -> None:
     s = stage(SHARED)
     s.running(8)
-    asking = s.migrate(replay_s=DEAR_S)
-    if half == "restore":
-        asking.answers({})
-        asking = s.pool.connections[-1]
+    asking = asked_to(half, s)
     s.exchange.client_gone()
     assert asking.dropped
     s.closed()

@@ -100,3 +100,8 @@ def test_the_body_says_which() -> None:
 
 def test_whoever_has_chosen_for_himself_is_left_alone() -> None:
     assert slot_edit(b'{"model":"m","id_slot":1}', "id_slot", 3) is None
+
+
+def test_a_body_of_countless_fields_is_left_alone() -> None:
+    body = b'{"model":"m",' + b",".join(b'"k%d":1' % n for n in range(100_000)) + b"}"
+    assert slot_edit(body, "id_slot", 3) is None

@@ -73,10 +73,9 @@ class Continued(Attempt):
         mover, plane, target = self._mover, self._plane, self._target
         assert target is not None  # it was reachable
         score, tape = mover.score, mover.tape.fork()
-        asked = export(score, tape, pull)
         self._errand = fetching = Fetch(
-            plane.pool, plane.domains, mover.head, self.id, source, target, asked,
-            lambda ticket: warm(score, tape, self._place(ticket)), tokens, self._fetched,
+            plane.pool, plane.domains, mover.head, self.id, source, target, tokens, export(score, tape, pull),
+            lambda ticket: warm(score, tape, self._place(ticket)), self._fetched,
         )  # fmt: skip
         fetching.go()
 
@@ -139,7 +138,7 @@ class Continued(Attempt):
             return super().expired(at)
         if isinstance(self._errand, Handover):
             self._errand.drop()
-            self._handed_over()
+            self._handed_over(False)
             return 0.0
         self.end(OutcomeKind.FIRST_BYTE_TIMEOUT, f"it did not say what ids spell within {PREPARE_S:g} s")
         return 0.0
@@ -218,7 +217,7 @@ class Continued(Attempt):
         else:
             self.warm()
 
-    def _handed_over(self) -> None:
+    def _handed_over(self, _whole: bool) -> None:
         self._errand = None
         self.prepare()
 

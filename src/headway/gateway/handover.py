@@ -53,68 +53,12 @@ class Domains:
         self._per_token_s[domain] = before + LATEST * (per_token_s - before)
 
 
-class Handover:
-    """One. `done` is called when the target may go on, with or without what the source computed; not after `drop`."""
+class _Transfer:
+    """One, under way. `done` is called once the target may go on: whether it has what the source computed. Not after
+    `drop`."""
 
     def __init__(
-        self, pool: Pool, domains: Domains, head: RequestHead, source: Claim, target: Claim, tokens: int,
-        done: Callable[[], None],
-    ) -> None:  # fmt: skip
-        self._pool = pool
-        self._domains = domains
-        self._head = head
-        self._source = source
-        self._target = target
-        self._tokens = tokens
-        self._done = done
-        self._began = now()
-        self._file = _file_of(source)
-        kv = source.target.kv
-        assert kv is not None  # or nobody would have a slot there
-        self._kv = kv
-        self._errand: Errand | None = None
-
-    def go(self) -> None:
-        """Begin."""
-        self._ask(self._source, self._kv.save_ask(self._source.slot, self._file), self._saved)
-
-    def drop(self) -> None:
-        """Nobody wants it any more. The engines finish what they have begun."""
-        if self._errand is not None:
-            self._errand.drop()
-            self._errand = None
-            self._source.leave()
-            self._domains.counters.handed_over("dropped", 0)
-
-    def _saved(self, _answer: bytes) -> None:
-        self._ask(self._target, self._kv.restore_ask(self._target.slot, self._file), self._restored)
-
-    def _restored(self, _answer: bytes) -> None:
-        self._domains.measured(self._source.target, self._tokens, now() - self._began)
-        self._end("done", self._tokens)
-
-    def _failed(self, kind: OutcomeKind, detail: str, _error: Exception | None) -> None:
-        _complain(self._source.target, self._target.target, kind, detail)
-        self._end("failed", 0)
-
-    def _end(self, result: str, tokens: int) -> None:
-        self._errand = None
-        self._source.leave()  # its file may be written again from now on
-        self._domains.counters.handed_over(result, tokens)
-        self._done()
-
-    def _ask(self, whom: Claim, ask: Ask, done: Callable[[bytes], None]) -> None:
-        self._errand = Errand(self._pool, whom.target, self._head, self._file, _one(ask), done, self._failed)
-        self._errand.go()
-
-
-class Fetch:
-    """The other kind. `export` has the source say what is to be said to the target, `warm` has the target read with
-    that. `done` is called when the target has read all (True), or has to compute it itself; not after `drop`."""
-
-    def __init__(
-        self, pool: Pool, domains: Domains, head: RequestHead, name: str, source: Target, target: Target,
-        export: Steps[dict[str, object]], warm: Callable[[dict[str, object]], Steps[bytes]], tokens: int,
+        self, pool: Pool, domains: Domains, head: RequestHead, name: str, source: Target, target: Target, tokens: int,
         done: Callable[[bool], None],
     ) -> None:  # fmt: skip
         self._pool = pool
@@ -123,46 +67,82 @@ class Fetch:
         self._name = name
         self._source = source
         self._target = target
-        self._export = export
-        self._warm = warm
         self._tokens = tokens
         self._done = done
         self._began = now()
         self._errand: Errand | None = None
 
-    def go(self) -> None:
-        """Begin."""
-        self._run(self._source, self._export, self._exported)
-
     def drop(self) -> None:
-        """Nobody wants it any more. What the source keeps for the target it gives up by itself, after a time."""
+        """Nobody wants it any more. The engines finish what they have begun."""
         if self._errand is not None:
             self._errand.drop()
-            self._errand = None
-            self._domains.counters.handed_over("dropped", 0)
-
-    def _exported(self, ticket: dict[str, object]) -> None:
-        self._run(self._target, self._warm(ticket), self._fetched)
-
-    def _fetched(self, _answer: bytes) -> None:
-        self._errand = None
-        self._domains.measured(self._source, self._tokens, now() - self._began)
-        self._domains.counters.handed_over("done", self._tokens)
-        self._done(True)
-
-    def _failed(self, kind: OutcomeKind, detail: str, _error: Exception | None) -> None:
-        self._errand = None
-        _complain(self._source, self._target, kind, detail)
-        self._domains.counters.handed_over("failed", 0)
-        self._done(False)
+            self._end("dropped")
 
     def _run(self, whom: Target, steps: Steps[Any], done: Callable[[Any], None]) -> None:
         self._errand = Errand(self._pool, whom, self._head, self._name, steps, done, self._failed)
         self._errand.go()
 
+    def _arrived(self, _answer: bytes) -> None:
+        self._domains.measured(self._source, self._tokens, now() - self._began)
+        self._end("done", self._tokens)
+        self._done(True)
 
-def _complain(source: Target, target: Target, kind: OutcomeKind, detail: str) -> None:
-    log.warning("KV was not handed over", source=source.spec.id, target=target.spec.id, kind=str(kind), reason=detail)
+    def _failed(self, kind: OutcomeKind, detail: str, _error: Exception | None) -> None:
+        source, target = self._source.spec.id, self._target.spec.id
+        log.warning("KV was not handed over", source=source, target=target, kind=str(kind), reason=detail)
+        self._end("failed")
+        self._done(False)
+
+    def _end(self, result: str, tokens: int = 0) -> None:
+        self._errand = None
+        self._domains.counters.handed_over(result, tokens)
+
+
+class Handover(_Transfer):
+    """From a slot to a slot. That of the source is nobody else's until the target has read what was in it."""
+
+    def __init__(
+        self, pool: Pool, domains: Domains, head: RequestHead, source: Claim, target: Claim, tokens: int,
+        done: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        super().__init__(pool, domains, head, _file_of(source), source.target, target.target, tokens, done)
+        self._from = source
+        self._to = target
+        kv = source.target.kv
+        assert kv is not None  # or nobody would have a slot there
+        self._kv = kv
+
+    def go(self) -> None:
+        """Begin."""
+        self._run(self._source, _one(self._kv.save_ask(self._from.slot, self._name)), self._saved)
+
+    def _saved(self, _answer: bytes) -> None:
+        self._run(self._target, _one(self._kv.restore_ask(self._to.slot, self._name)), self._arrived)
+
+    def _end(self, result: str, tokens: int = 0) -> None:
+        self._from.leave()  # its file may be written again from now on
+        super()._end(result, tokens)
+
+
+class Fetch(_Transfer):
+    """From prefix cache to prefix cache. `export` has the source say what is to be said to the target, `warm` has the
+    target read with that. What the source keeps for a target that never comes it gives up by itself, after a time."""
+
+    def __init__(
+        self, pool: Pool, domains: Domains, head: RequestHead, name: str, source: Target, target: Target, tokens: int,
+        export: Steps[dict[str, object]], warm: Callable[[dict[str, object]], Steps[bytes]],
+        done: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        super().__init__(pool, domains, head, name, source, target, tokens, done)
+        self._export = export
+        self._warm = warm
+
+    def go(self) -> None:
+        """Begin."""
+        self._run(self._source, self._export, self._exported)
+
+    def _exported(self, ticket: dict[str, object]) -> None:
+        self._run(self._target, self._warm(ticket), self._arrived)
 
 
 def _one(ask: Ask) -> Steps[bytes]:

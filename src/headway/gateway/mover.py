@@ -385,9 +385,9 @@ class Mover:
         """The replica that is left, if it can hand over what it computed and that is cheaper than to compute it."""
         plane, moving = self._exchange.plane, self._moving
         held, there = plane.pool.targets.get(source.replica), plane.pool.targets.get(order.replica_id)
-        if held is None or there is None:
+        if held is None or there is None or not moving.handover_s:
             return None
-        most_s = moving.handover_s if held.pull is None else moving.warm_s * (moving.handover_s > 0.0)
+        most_s = moving.handover_s if held.pull is None else moving.warm_s  # or nobody's stream stands still meanwhile
         return held if plane.domains.pays(held, there, order, most_s) else None
 
     def _hand_over(self, source: "Attempt", target: Continued, claim: Claim, seat: Claim, order: Migrate) -> None:

@@ -12,6 +12,7 @@ from headway.core.ids import ReplicaId
 from headway.gateway.target import Target
 from headway.wire.body import Body
 from headway.wire.resume_body import has
+from headway.wire.spans import TooManyKeys
 from headway.wire.splice import Edit, Octets
 
 NOTHING: Final[tuple[int, ...]] = ()
@@ -79,8 +80,11 @@ class SlotKeeper:
 
 
 def slot_edit(body: Octets, field: str, slot: int) -> Edit | None:
-    """The edit that asks for a slot; None where the client has asked for one."""
-    if has(body, field):
+    """The edit that asks for a slot; None where the client has asked for one, or for too much to be sure of that."""
+    try:
+        if has(body, field):
+            return None
+    except TooManyKeys:
         return None
     at = body.find(b"{") + 1
     return at, at, b'"%b":%d,' % (field.encode(), slot)
