@@ -147,3 +147,10 @@ class TestKvPull:
         assert VLLM.pull is not None
         with pytest.raises(Unresumable):
             VLLM.pull.ticket(answer)
+
+
+def test_more_fields_than_are_read_pin_a_request() -> None:
+    body = b'{"model":"m","prompt":"x",' + b",".join(b'"k%d":1' % n for n in range(5000)) + b"}"
+    parsed = scan(body, COMPLETIONS)
+    assert isinstance(parsed, Body)
+    assert LLAMA.pinned(body, parsed, COMPLETIONS) == "fields"

@@ -640,3 +640,13 @@ def test_an_answer_in_one_piece_is_forsaken_by_its_target_when_all_begins_again(
     assert b"hm" not in s.client.body
     assert s.client.ended
     s.closed()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_body_of_countless_fields_is_sent_as_it_came_and_stays(stage: Make, plain: bool) -> None:
+    s = stage(plain=plain)
+    source = s.arrive(**{f"k{n}": 1 for n in range(5000)}, stream=not plain)
+    assert source.body == s.body
+    assert not s.mover.can_go_on()
+    s.exchange.client_gone()
+    s.closed()

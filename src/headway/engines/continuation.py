@@ -17,6 +17,7 @@ from headway.wire.resume import Cut, Tape
 from headway.wire.resume_body import CHAT, COMPLETIONS, Ask, Limits, Stops, Unresumable, Wants
 from headway.wire.resume_splice import Manner
 from headway.wire.resume_whole import Form
+from headway.wire.spans import TooManyKeys
 from headway.wire.splice import Octets
 
 _ANSWER = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -24,6 +25,10 @@ _VALUE = msgspec.json.Decoder(str | list[int])
 
 UNSUPPORTED: Final = "engine"
 """Why a request is pinned whose engine has no way to go on."""
+
+
+UNCOUNTED: Final = "fields"
+"""Why a request is pinned that has more fields than are read."""
 
 
 class Way(enum.StrEnum):
@@ -176,7 +181,10 @@ class Continuation(msgspec.Struct, frozen=True):
             return parsed.pinned
         if self.way(path, parsed.media_tokens > 0) is Way.NONE:
             return "media" if parsed.media_tokens else UNSUPPORTED
-        return resume_body.first_set(body, self.pins) if self.pins else ""
+        try:
+            return resume_body.first_set(body, self.pins) if self.pins else ""
+        except TooManyKeys:
+            return UNCOUNTED
 
     def render_ask(self, body: Octets) -> Ask:
         """The call that tells a chat's prompt as text: `render.text(answer)`."""

@@ -35,6 +35,7 @@ from headway.wire.resume import Cut, Tape
 from headway.wire.resume_ids import IdStripper, ids_edit
 from headway.wire.resume_splice import Splicer
 from headway.wire.resume_whole import Whole, streaming_edits
+from headway.wire.spans import TooManyKeys
 from headway.wire.splice import Piece, splice
 
 if TYPE_CHECKING:
@@ -124,10 +125,14 @@ class Mover:
                 return [body]
             self._gathering.clear()
             body, parsed = splice(body, edits), msgspec.structs.replace(parsed, stream=True, include_usage=True)
+        try:
+            stops = resume_body.stops(body)
+        except TooManyKeys:
+            return [body]
         kind = way.way(exchange.path, parsed.media_tokens > 0)
         edit = ids_edit(body) if kind is Way.IDS else None
         self.score = Score(
-            exchange.path, body, parsed, way, kind, resume_body.stops(body),
+            exchange.path, body, parsed, way, kind, stops,
             ids=kind is Way.IDS and edit is None, running_usage=wants_running_usage(body),
         )  # fmt: skip
         self._keep(len(body))
