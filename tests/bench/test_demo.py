@@ -31,7 +31,7 @@ def test_the_workload_fits_the_engines() -> None:
     requests = workload(DemoPlan())
     assert {request.shape for request in requests} == {"chat", "documents"}
     assert max(request.prompt_tokens for request in requests) + MAX_TOKENS <= FLEET.longest
-    assert len(requests) == pytest.approx(300, rel=0.25)
+    assert len(requests) == pytest.approx(25 * DemoPlan().rate, rel=0.25)
 
 
 def test_what_the_scenario_says_of_the_cards_is_true() -> None:

@@ -34,7 +34,7 @@ SCENARIO = (
 )
 """Nothing is staged: the KV pools are what the memory model of perfmodel leaves on these cards."""
 
-RATE = 12.0
+RATE = 15.0
 """Requests/s: more than an even split can carry, well within what the fleet can."""
 
 MAX_TOKENS = 256
