@@ -7,8 +7,6 @@ import heapq
 import random
 from collections.abc import Callable
 
-import msgspec
-
 from headway.core.brain import Brain
 from headway.core.commands import Abort, Command, Dispatch, Hold, Probe, Reject, Relay, SetTimer
 from headway.core.constants import AdmissionConfig, BrainConfig, HealthConfig, SchedulerConfig
@@ -32,6 +30,7 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.replica import LoadSample, ReplicaSpec
 from headway.core.request import RequestInfo
 from headway.core.tenant import Tenant
+from headway.wire.journal import encode
 from tests.core.house import FewestInFlight
 
 CONFIG = BrainConfig(
@@ -314,7 +313,7 @@ class Storm:
 
     def lines(self) -> list[bytes]:
         """Every event and its commands as JSON."""
-        return [msgspec.json.encode(pair) for pair in self.journal]
+        return [encode(pair) for pair in self.journal]
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ import math
 import random
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,8 +233,8 @@ def test_new_sessions_are_refused_from_level_one_on(value: float) -> None:
     new = request("q", session_key="s")
     assert house.refuses(pool, new, False) == "new_sessions_refused"
     assert house.refuses(pool, new, True) == ""
-    assert house.refuses(pool, msgspec.structs.replace(new, tier=int(Tier.HIGH)), False) == ""
-    assert house.refuses(pool, msgspec.structs.replace(new, tier=int(Tier.CRITICAL)), False) == ""
+    assert house.refuses(pool, new.changed(tier=int(Tier.HIGH)), False) == ""
+    assert house.refuses(pool, new.changed(tier=int(Tier.CRITICAL)), False) == ""
 
 
 def test_nobody_is_refused_below() -> None:

@@ -8,9 +8,11 @@ import pytest
 from headway.compose.simulate import MakeBrain
 from headway.core.commands import Command, Dispatch
 from headway.core.events import Event, FirstToken, Progress, RequestArrived
+from headway.core.request import RequestInfo
 from headway.sim.driver import Deciding
 from headway.sim.run import play
 from headway.sim.scenario import Fault, PoolSpec, Scenario, Truth
+from headway.wire.journal import Request
 from tests.sim.support import workload
 
 FOUR = PoolSpec(4, "llama-3.1-8b", "a100-80gb", kv_tokens=60_000)
@@ -26,8 +28,8 @@ class Deaf:
         if isinstance(event, FirstToken | Progress):
             return []
         if isinstance(event, RequestArrived):
-            whole = msgspec.structs.replace(event.request, stream=False)
-            event = msgspec.structs.replace(event, request=whole)
+            facts = {**msgspec.structs.asdict(Request(*event.request.facts())), "stream": False}
+            event = RequestArrived(event.at, RequestInfo(**facts))
         return self._brain.handle(event)
 
 

@@ -15,7 +15,9 @@ from headway.core.constants import BrainConfig
 from headway.core.events import Event, TimerFired
 from headway.core.ids import AttemptId, RequestId
 from headway.core.plugin import NoConfig
+from headway.core.request import RequestInfo
 from headway.wire import journal
+from headway.wire.journal import Request
 from tests.core.house import FewestInFlight
 from tests.core.storm import CONFIG, Storm
 
@@ -131,3 +133,15 @@ def test_what_is_nested_too_deeply_is_no_journal() -> None:
 def test_another_version_is_refused() -> None:
     with pytest.raises(journal.JournalError, match="version 9"):
         journal.decode_header(header().replace(b'"version":%d' % journal.VERSION, b'"version":9'))
+
+
+def test_a_request_reads_back_with_every_field() -> None:
+    facts = Request(*(f"{field}" for field in Request.__struct_fields__))
+    made = RequestInfo(**msgspec.structs.asdict(facts))
+    assert [getattr(made, field) for field in RequestInfo.__slots__] == sorted(Request.__struct_fields__)
+    assert made.facts() == msgspec.structs.astuple(facts)
+
+
+def test_what_is_no_event_has_no_form_in_a_journal() -> None:
+    with pytest.raises(NotImplementedError, match="object has no form in a journal"):
+        journal.encode(object())

@@ -13,7 +13,7 @@ from headway.cli.console import err, fail, out
 from headway.compose.recipe import replay
 from headway.compose.registry import PluginError, find
 from headway.compose.source import SettingsError
-from headway.wire.journal import JournalError, Mismatch
+from headway.wire.journal import JournalError, Mismatch, encode
 
 REFRESH_EVERY = 500
 COLUMNS = (TextColumn("replaying"), BarColumn(), TextColumn("{task.fields[lines]:,} lines"), TimeRemainingColumn())
@@ -60,7 +60,7 @@ class _Lines:
 
 def _show(mismatch: Mismatch) -> None:
     err.print(f"[bold red]different[/] at line {mismatch.line}; every line before it was the same. The event:")
-    err.print(_pretty(msgspec.json.encode(mismatch.event).decode()), highlight=False, markup=False)
+    err.print(_pretty(encode(mismatch.event).decode()), highlight=False, markup=False)
     recorded, replayed = _pretty(mismatch.recorded).splitlines(), _pretty(mismatch.replayed).splitlines()
     for line in difflib.unified_diff(recorded, replayed, "recorded", "replayed", lineterm=""):
         style = {"+": "green", "-": "red"}.get(line[:1], "")

@@ -9,8 +9,6 @@ comes and nothing is wrong.
 import math
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from headway.core.admission import Admission
 from headway.core.commands import Command, Reject, SetTimer
 from headway.core.constants import BrainConfig
@@ -73,13 +71,13 @@ class Relief:
         told: list[tuple[str, str]] = []
         other = degrade.fallback(pool)
         if other in self._scheduler.pools and self._admission.tenancy.may_use(request.tenant, other):
-            request = msgspec.structs.replace(request, model=other)
+            request = request.changed(model=other)
             told.append(("x-headway-model", other))
             pool = degrade.arrived(other, at)
         curbs = degrade.curbs(pool, request)
         cap = degrade.cap(request) if curbs else 0
         if cap:
-            request = msgspec.structs.replace(request, max_output_tokens=cap)
+            request = request.changed(max_output_tokens=cap)
             told.append(("x-headway-max-tokens", str(cap)))
         if curbs:
             told.append(("x-headway-logprobs", "off"))

@@ -1,11 +1,15 @@
-"""What the brain is told about a request. What it believes about it is `demand`."""
+"""What the brain is told about a request. What it believes about it is `demand`.
 
-import msgspec
+A plain class and not a Struct, as `entries`: the brain and the gateway read its fields some fifty times per request.
+"""
+
+from typing import Any, Final, final
 
 from headway.core.ids import RequestId
 
 
-class RequestInfo(msgspec.Struct, frozen=True, gc=False):
+@final
+class RequestInfo:
     """The facts of one client request. Everything here was read from bytes; nothing is a guess.
 
     `prompt_bytes` is the raw length of the prompt text (the JSON of messages, prompt or input, less inline media);
@@ -24,23 +28,118 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     routing policy it asks for, "" = the gateway's own. `body_bytes` is what holding it costs us.
     """
 
-    id: RequestId
-    model: str
-    tenant: str = ""
-    tier: int = 0
-    prompt_bytes: int = 0
-    prompt_tokens: int = 0
-    media_tokens: int = 0
-    max_output_tokens: int = 0
-    sequences: int = 1
-    prefix_hashes: tuple[int, ...] = ()
-    session_key: str = ""
-    deadline: float | None = None
-    stream: bool = False
-    generates: bool = True
-    resumable: bool = False
-    precision_floor: str = ""
-    fingerprint: int = 0
-    policy: str = ""
-    body_bytes: int = 0
-    counted_tokens: int = 0
+    __slots__ = (
+        "body_bytes", "counted_tokens", "deadline", "fingerprint", "generates", "id", "max_output_tokens",
+        "media_tokens", "model", "policy", "precision_floor", "prefix_hashes", "prompt_bytes", "prompt_tokens",
+        "resumable", "sequences", "session_key", "stream", "tenant", "tier",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: RequestId,
+        model: str,
+        tenant: str = "",
+        tier: int = 0,
+        prompt_bytes: int = 0,
+        prompt_tokens: int = 0,
+        media_tokens: int = 0,
+        max_output_tokens: int = 0,
+        sequences: int = 1,
+        prefix_hashes: tuple[int, ...] = (),
+        session_key: str = "",
+        deadline: float | None = None,
+        stream: bool = False,
+        generates: bool = True,
+        resumable: bool = False,
+        precision_floor: str = "",
+        fingerprint: int = 0,
+        policy: str = "",
+        body_bytes: int = 0,
+        counted_tokens: int = 0,
+    ) -> None:
+        self.id: Final = id
+        self.model: Final = model
+        self.tenant: Final = tenant
+        self.tier: Final = tier
+        self.prompt_bytes: Final = prompt_bytes
+        self.prompt_tokens: Final = prompt_tokens
+        self.media_tokens: Final = media_tokens
+        self.max_output_tokens: Final = max_output_tokens
+        self.sequences: Final = sequences
+        self.prefix_hashes: Final = prefix_hashes
+        self.session_key: Final = session_key
+        self.deadline: Final = deadline
+        self.stream: Final = stream
+        self.generates: Final = generates
+        self.resumable: Final = resumable
+        self.precision_floor: Final = precision_floor
+        self.fingerprint: Final = fingerprint
+        self.policy: Final = policy
+        self.body_bytes: Final = body_bytes
+        self.counted_tokens: Final = counted_tokens
+
+    def facts(self) -> tuple[Any, ...]:
+        """All of it, in the order of the arguments."""
+        return (
+            self.id,
+            self.model,
+            self.tenant,
+            self.tier,
+            self.prompt_bytes,
+            self.prompt_tokens,
+            self.media_tokens,
+            self.max_output_tokens,
+            self.sequences,
+            self.prefix_hashes,
+            self.session_key,
+            self.deadline,
+            self.stream,
+            self.generates,
+            self.resumable,
+            self.precision_floor,
+            self.fingerprint,
+            self.policy,
+            self.body_bytes,
+            self.counted_tokens,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RequestInfo) and self.facts() == other.facts()
+
+    def __hash__(self) -> int:
+        return hash(self.facts())
+
+    def __repr__(self) -> str:
+        return f"RequestInfo{self.facts()}"
+
+    def changed(
+        self,
+        model: str | None = None,
+        tier: int | None = None,
+        max_output_tokens: int | None = None,
+        deadline: float | None = None,
+        precision_floor: str | None = None,
+    ) -> "RequestInfo":
+        """The same request but for what is given."""
+        return RequestInfo(
+            self.id,
+            self.model if model is None else model,
+            self.tenant,
+            self.tier if tier is None else tier,
+            self.prompt_bytes,
+            self.prompt_tokens,
+            self.media_tokens,
+            self.max_output_tokens if max_output_tokens is None else max_output_tokens,
+            self.sequences,
+            self.prefix_hashes,
+            self.session_key,
+            self.deadline if deadline is None else deadline,
+            self.stream,
+            self.generates,
+            self.resumable,
+            self.precision_floor if precision_floor is None else precision_floor,
+            self.fingerprint,
+            self.policy,
+            self.body_bytes,
+            self.counted_tokens,
+        )

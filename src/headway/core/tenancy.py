@@ -8,8 +8,6 @@ their own tell clients when to come back, and never depend on anybody else. Turn
 import math
 from collections.abc import Iterable
 
-import msgspec
-
 from headway.core.commands import Reject
 from headway.core.demand import Demand
 from headway.core.ids import RequestId
@@ -102,16 +100,16 @@ class Tenancy:
         if usage is None:
             return request
         tenant = usage.tenant
-        changes: dict[str, object] = {}
-        if request.tier > tenant.max_tier:
-            changes["tier"] = tenant.max_tier
-        if request.deadline is None and tenant.deadline_s:
-            changes["deadline"] = at + tenant.deadline_s
+        tier, deadline, floor = request.tier, request.deadline, request.precision_floor
+        if tier > tenant.max_tier:
+            tier = tenant.max_tier
+        if deadline is None and tenant.deadline_s:
+            deadline = at + tenant.deadline_s
         if tenant.precision_floor:
-            least = stricter(request.precision_floor, tenant.precision_floor)
-            if least != request.precision_floor:
-                changes["precision_floor"] = least
-        return msgspec.structs.replace(request, **changes) if changes else request
+            floor = stricter(floor, tenant.precision_floor)
+        if (tier, deadline, floor) == (request.tier, request.deadline, request.precision_floor):
+            return request
+        return request.changed(tier=tier, deadline=deadline, precision_floor=floor)
 
     def refuses(self, request: RequestInfo, at: float) -> Reject | None:
         """A refusal for what does not depend on its length: a policy, requests alive, requests per second."""

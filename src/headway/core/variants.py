@@ -10,8 +10,6 @@ it said so, and is then told what it got.
 
 from collections.abc import Sequence
 
-import msgspec
-
 from headway.core.commands import Reject
 from headway.core.ids import ReplicaId
 from headway.core.precision import FLOORS, FULL, known
@@ -29,7 +27,7 @@ def with_floor(request: RequestInfo) -> RequestInfo:
     """A request whose floor has the name it has in FLOORS: there are few, whatever clients write. One that is no
     precision stays, to be refused."""
     floor = named(request.precision_floor)
-    return msgspec.structs.replace(request, precision_floor=floor) if floor else request
+    return request.changed(precision_floor=floor) if floor and floor != request.precision_floor else request
 
 
 class Variants:

@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import astuple
 
 from headway.core.commands import Command
 from headway.core.events import Event
+from headway.core.ids import RequestId
+from headway.core.request import RequestInfo
 
 VERSION = 2
 """Changes when a line of an older version can no longer be replayed."""
@@ -66,23 +69,60 @@ class _Line(msgspec.Struct, frozen=True):
     commands: msgspec.Raw
 
 
-_encode = msgspec.json.Encoder().encode
+class Request(msgspec.Struct, frozen=True):
+    """`RequestInfo`, which is no Struct, in the order of its arguments."""
+
+    id: RequestId
+    model: str
+    tenant: str = ""
+    tier: int = 0
+    prompt_bytes: int = 0
+    prompt_tokens: int = 0
+    media_tokens: int = 0
+    max_output_tokens: int = 0
+    sequences: int = 1
+    prefix_hashes: tuple[int, ...] = ()
+    session_key: str = ""
+    deadline: float | None = None
+    stream: bool = False
+    generates: bool = True
+    resumable: bool = False
+    precision_floor: str = ""
+    fingerprint: int = 0
+    policy: str = ""
+    body_bytes: int = 0
+    counted_tokens: int = 0
+
+
+def _written(value: object) -> object:
+    if isinstance(value, RequestInfo):
+        return Request(*value.facts())
+    raise NotImplementedError(f"{type(value).__name__} has no form in a journal")
+
+
+def _read_back(kind: type[RequestInfo], value: object) -> RequestInfo:
+    return kind(*astuple(msgspec.convert(value, Request)))
+
+
+encode = msgspec.json.Encoder(enc_hook=_written).encode
+"""An event or command as it is in a journal."""
+
 _header = msgspec.json.Decoder(Header).decode
-_entry = msgspec.json.Decoder(Entry).decode
-_line = msgspec.json.Decoder(_Line).decode
+_entry = msgspec.json.Decoder(Entry, dec_hook=_read_back).decode
+_line = msgspec.json.Decoder(_Line, dec_hook=_read_back).decode
 
 
 def encode_header(
     policy: str, seed: int, config: msgspec.Struct, policy_config: msgspec.Struct, others: tuple[str, ...] = ()
 ) -> bytes:
     """The first line. `config`: the brain's; `policy_config`: the policy's own."""
-    raw, policy_raw = msgspec.Raw(_encode(config)), msgspec.Raw(_encode(policy_config))
-    return _encode(Header(VERSION, policy, seed, raw, policy_raw, others)) + b"\n"
+    raw, policy_raw = msgspec.Raw(encode(config)), msgspec.Raw(encode(policy_config))
+    return encode(Header(VERSION, policy, seed, raw, policy_raw, others)) + b"\n"
 
 
 def encode_entry(event: Event, commands: list[Command]) -> bytes:
     """One further line."""
-    return _encode(Entry(event, commands)) + b"\n"
+    return encode(Entry(event, commands)) + b"\n"
 
 
 def decode_header(line: bytes) -> Header:
@@ -109,7 +149,7 @@ def replay(lines: Iterable[bytes], make_brain: Callable[[Header], Decider]) -> M
     source = iter(lines)
     brain = make_brain(decode_header(next(source, b"")))
     for number, line in _read(source):
-        replayed = _encode(brain.handle(line.event))
+        replayed = encode(brain.handle(line.event))
         if replayed != bytes(line.commands):
             return Mismatch(number, line.event, bytes(line.commands).decode(), replayed.decode())
     return None
