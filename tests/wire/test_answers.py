@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.wire.answers import answer_of
-from headway.wire.shapes import Answer, Usage
+from headway.wire.usage import Answer, Usage
 
 RECORDED = [
     ("vllm/chat-nonstream", Usage(23, 0, 12), True),

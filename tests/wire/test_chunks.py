@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headway.wire.chunks import Tally
-from headway.wire.shapes import Usage
+from headway.wire.usage import Usage
 from tests.wire import streams
 
 

@@ -14,10 +14,10 @@ from headway.core.commands import Abort, Command, Hold, Probe, Record, Reject, R
 from headway.core.constants import BrainConfig
 from headway.core.events import Event, TimerFired
 from headway.core.ids import AttemptId, RequestId
+from headway.core.outcome import Outcome
 from headway.core.plugin import NoConfig
 from headway.core.request import RequestInfo
 from headway.wire import journal
-from headway.wire.journal import Request
 from tests.core.house import FewestInFlight
 from tests.core.storm import CONFIG, Storm
 
@@ -135,10 +135,12 @@ def test_another_version_is_refused() -> None:
         journal.decode_header(header().replace(b'"version":%d' % journal.VERSION, b'"version":9'))
 
 
-def test_a_request_reads_back_with_every_field() -> None:
-    facts = Request(*(f"{field}" for field in Request.__struct_fields__))
-    made = RequestInfo(**msgspec.structs.asdict(facts))
-    assert [getattr(made, field) for field in RequestInfo.__slots__] == sorted(Request.__struct_fields__)
+@pytest.mark.parametrize("kind", journal.FORMS)
+def test_what_is_no_struct_is_written_with_every_field(kind: type[RequestInfo | Outcome]) -> None:
+    form = journal.FORMS[kind]
+    facts = form(*(f"{field}" for field in form.__struct_fields__))
+    made = kind(**msgspec.structs.asdict(facts))
+    assert [getattr(made, field) for field in kind.__slots__] == sorted(form.__struct_fields__)
     assert made.facts() == msgspec.structs.astuple(facts)
 
 

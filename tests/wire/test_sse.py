@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from headway.wire import sse
 from headway.wire.chunks import Tally
-from headway.wire.shapes import Usage
 from headway.wire.sse import Scanner, UsageStripper
+from headway.wire.usage import Usage
 from tests.interpreted import interpreted
 from tests.wire import streams
 from tests.wire.streams import LINE_ENDS, written

@@ -1,8 +1,10 @@
-"""How an attempt ended. A low-cardinality enum for decisions and metrics; detail in text for people."""
+"""How an attempt ended. A low-cardinality enum for decisions and metrics; detail in text for people.
+
+`Outcome` is a plain class and not a Struct, as `entries`.
+"""
 
 import enum
-
-import msgspec
+from typing import Any, Final, final
 
 
 class OutcomeKind(enum.StrEnum):
@@ -66,7 +68,8 @@ GOES_ON = frozenset({OutcomeKind.MIGRATED, OutcomeKind.EVICTED})
 """An attempt that ended, but not its request."""
 
 
-class Outcome(msgspec.Struct, frozen=True, gc=False):
+@final
+class Outcome:
     """The end of one attempt, as seen by the body.
 
     `committed`: a response byte of this attempt was given to the client, so the request can no longer be retried.
@@ -76,14 +79,58 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     `retry_after_s` is what the engine asked for, 0 if nothing.
     """
 
-    kind: OutcomeKind
-    status: int = 0
-    committed: bool = False
-    sent: bool = False
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    hit_limit: bool = False
-    retry_after_s: float = 0.0
-    detail: str = ""
-    resumable: bool = False
+    __slots__ = (
+        "cached_tokens", "committed", "detail", "hit_limit", "kind", "output_tokens", "prompt_tokens", "resumable",
+        "retry_after_s", "sent", "status",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kind: OutcomeKind,
+        status: int = 0,
+        committed: bool = False,
+        sent: bool = False,
+        prompt_tokens: int = 0,
+        cached_tokens: int = 0,
+        output_tokens: int = 0,
+        hit_limit: bool = False,
+        retry_after_s: float = 0.0,
+        detail: str = "",
+        resumable: bool = False,
+    ) -> None:
+        self.kind: Final = kind
+        self.status: Final = status
+        self.committed: Final = committed
+        self.sent: Final = sent
+        self.prompt_tokens: Final = prompt_tokens
+        self.cached_tokens: Final = cached_tokens
+        self.output_tokens: Final = output_tokens
+        self.hit_limit: Final = hit_limit
+        self.retry_after_s: Final = retry_after_s
+        self.detail: Final = detail
+        self.resumable: Final = resumable
+
+    def facts(self) -> tuple[Any, ...]:
+        """All of it, in the order of the arguments."""
+        return (
+            self.kind,
+            self.status,
+            self.committed,
+            self.sent,
+            self.prompt_tokens,
+            self.cached_tokens,
+            self.output_tokens,
+            self.hit_limit,
+            self.retry_after_s,
+            self.detail,
+            self.resumable,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outcome) and self.facts() == other.facts()
+
+    def __hash__(self) -> int:
+        return hash(self.facts())
+
+    def __repr__(self) -> str:
+        return f"Outcome{self.facts()}"

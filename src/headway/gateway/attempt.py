@@ -16,7 +16,6 @@ from headway.core.ids import ReplicaId
 from headway.core.outcome import Outcome, OutcomeKind
 from headway.engines.continuation import KvMove
 from headway.gateway.batching import Batch
-from headway.gateway.facts import Facts
 from headway.gateway.head import ResponseHead
 from headway.gateway.intake import payload
 from headway.gateway.outlet import Outlet
@@ -31,6 +30,7 @@ from headway.wire.body import BodyError
 from headway.wire.errors import sse_error
 from headway.wire.exhaustion import may_be_quoted
 from headway.wire.splice import Piece, splice
+from headway.wire.usage import Facts
 
 if TYPE_CHECKING:
     from headway.gateway.exchange import Exchange

@@ -13,7 +13,6 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.engines.continuation import KvPull
 from headway.gateway.attempt import CONNECTING, OVER, SENT, Attempt
 from headway.gateway.errand import Errand, Steps
-from headway.gateway.facts import Facts
 from headway.gateway.handover import Fetch, Handover
 from headway.gateway.preparing import Place, Ready, export, ready, warm
 from headway.gateway.slots import Claim
@@ -23,6 +22,7 @@ from headway.gateway.upstream import UpstreamConnection
 from headway.wire.resume import Cut, Tape
 from headway.wire.resume_body import LimitReached
 from headway.wire.resume_splice import Splicer
+from headway.wire.usage import Facts
 
 if TYPE_CHECKING:
     from headway.gateway.exchange import Exchange

@@ -9,7 +9,6 @@ counted whole is exact, and only exact counts may refuse anything.
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-import msgspec
 import xxhash
 
 from headway.wire.body import Body
@@ -58,12 +57,12 @@ class Counter:
         if found.whole:
             return self._whole(found.parts[0], parsed)
         count = self._count(found.parts) + PER_MESSAGE * found.messages
-        return msgspec.structs.replace(parsed, counted_tokens=count)
+        return parsed.changed(counted_tokens=count)
 
     def _whole(self, text: bytes, parsed: Body) -> Body:
         if len(text) <= FRESH_BYTES and not parsed.media_tokens:
-            return msgspec.structs.replace(parsed, prompt_tokens=self._tokens(text.decode(), True))
-        return msgspec.structs.replace(parsed, counted_tokens=self._count((text,)))
+            return parsed.changed(prompt_tokens=self._tokens(text.decode(), True))
+        return parsed.changed(counted_tokens=self._count((text,)))
 
     def _count(self, parts: Sequence[bytes]) -> int:
         left, count = FRESH_BYTES, 0

@@ -1,7 +1,5 @@
 """From a client's bytes to what the brain is told, and from the brain's choice to the bytes an engine gets."""
 
-import msgspec
-
 from headway.core.commands import Dispatch
 from headway.core.ids import RequestId
 from headway.core.request import RequestInfo
@@ -16,7 +14,7 @@ from headway.wire.splice import Edit, Octets, Piece, pieces
 def unknown(parsed: Body) -> Body:
     """The same, asking for a model that nobody serves: the name goes into our refusal and into journals, and some put
     their key there."""
-    return msgspec.structs.replace(parsed, model=without_secrets(parsed.model))
+    return parsed.changed(model=without_secrets(parsed.model))
 
 
 def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: float, resumable: bool) -> RequestInfo:

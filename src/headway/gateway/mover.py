@@ -15,8 +15,6 @@ engines (`preparing`), and whether a move is a good idea (the brain).
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from headway.core.commands import Dispatch, Migrate
 from headway.core.events import FirstToken
 from headway.core.ids import AttemptId
@@ -124,7 +122,7 @@ class Mover:
             if edits is None:
                 return [body]
             self._gathering.clear()
-            body, parsed = splice(body, edits), msgspec.structs.replace(parsed, stream=True, include_usage=True)
+            body, parsed = splice(body, edits), parsed.changed(stream=True, include_usage=True)
         try:
             stops = resume_body.stops(body)
         except TooManyKeys:

@@ -10,12 +10,11 @@ A relay never talks to the brain or the client itself: `Exchange` does both.
 from typing import ClassVar, Final, Protocol
 
 from headway.core.outcome import OutcomeKind
-from headway.gateway.facts import NO_FACTS, Facts
 from headway.gateway.head import ResponseHead
 from headway.gateway.outlet import Outlet
 from headway.wire.answers import answer_of
 from headway.wire.exhaustion import exhausted
-from headway.wire.shapes import Answer
+from headway.wire.usage import NO_FACTS, Answer, Facts
 
 MAX_HELD_ANSWER_BYTES: Final = 1024 * 1024
 MAX_HELD_ERROR_BYTES: Final = 64 * 1024

@@ -7,7 +7,6 @@ What is said in it is judged the same however it is cut into pieces.
 from typing import ClassVar, Final
 
 from headway.core.outcome import OutcomeKind
-from headway.gateway.facts import Facts
 from headway.gateway.head import ResponseHead
 from headway.gateway.relay import (
     OK,
@@ -23,6 +22,7 @@ from headway.gateway.relay import (
 from headway.wire.errors import sse_error
 from headway.wire.exhaustion import exhausted
 from headway.wire.sse import Scanner, UsageStripper
+from headway.wire.usage import Facts
 
 MAX_HELD_STREAM_BYTES: Final = 16 * 1024
 MAX_HELD_LINE_BYTES: Final = 64 * 1024

@@ -1,6 +1,6 @@
 """Where a GPU's memory goes when an engine starts, how many tokens of KV cache are left, and whether it starts at all.
 
-Sums only; the parts come from `weights`, `activation`, `kv` and `versions`. The accounting is vLLM's own: what was
+Sums only; the parts come from `weights`, `activation`, `kv`, `overhead` and `versions`. The accounting is vLLM's own: what was
 asked for (utilisation times the card), less weights, less the activation peak of a profiling run, less what CUDA and
 NCCL take outside the allocator, less CUDA graphs where the version counts them, is the KV pool, cut into blocks; the
 engine refuses to start when a sequence of max_model_len would not fit. docs/memory.md has the errors on real logs.
@@ -10,41 +10,15 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
-from headway.perfmodel import activation, kv, weights
+from headway.perfmodel import activation, kv, overhead, weights
 from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.gpus import GIB, Gpu
 from headway.perfmodel.kv import Layout, kv_bytes_per_token
 from headway.perfmodel.quantisation import Scheme, scheme
-from headway.perfmodel.versions import LATEST, Rules, rules
+from headway.perfmodel.versions import LATEST, rules
 from headway.perfmodel.weights import Stage, stages
 
 __all__ = ["LATEST", "MemoryPlan", "Settings", "kv_bytes_per_token", "plan", "weights_bytes"]
-
-CONTEXT_BYTES = {True: int(0.13 * GIB), False: int(0.05 * GIB)}
-"""What libraries take outside PyTorch on one GPU once the engine runs, on Hopper and Blackwell or on older cards: logs
-of 0.11 to 0.17 on H100 have 0.12 to 0.14 GiB, logs of Turing to Ada cards 0.01 to 0.08."""
-
-GRAPH_PROFILING_BYTES = int(0.12 * GIB)
-"""Since 0.18 CUDA graphs are profiled before memory is measured, and what that loads stays: 0.25 GiB in all on H100."""
-
-WHOLE_CONTEXT_BYTES = int(0.45 * GIB)
-"""Before 0.5 the CUDA context itself counted: what the driver takes on an A100 for an empty process."""
-
-NCCL_BYTES = {"nvlink": int(0.42 * GIB), "pcie": int(0.20 * GIB)}
-"""NCCL's channels and the custom all-reduce's buffers by link: 0.55 GiB in all at TP 2 on H100 (0.11), 0.2 to 0.3 over
-PCIe (L40S, RTX 3090)."""
-
-FUSED_ALLREDUCE_BYTES = int(1.4 * GIB)
-"""FlashInfer's fused all-reduce (vLLM >= 0.17, Hopper and Blackwell, TP > 1 without PP): 2.07 GiB in all at TP 2."""
-
-PER_RANK_BYTES = int(0.07 * GIB)
-"""Peer buffers per further rank: 2.21 GiB in all at TP 4 against 2.07 at TP 2."""
-
-GRAPH_BYTES = int(0.40 * GIB)
-GRAPHS_PER_LAYER_BYTES = int(0.0155 * GIB)
-"""CUDA graphs of all usual sizes (51 up to a batch of 512): a base and about 160 kB per layer and graph, two graphs
-each. From 20 logs of 0.19, within 30 %; fewer where max_num_seqs allows fewer sizes."""
-
 
 WEIGHTS, ACTIVATIONS, OUTSIDE, GRAPHS = "weights", "activations", "outside PyTorch", "CUDA graphs"
 """What takes memory beside the pool."""
@@ -145,26 +119,6 @@ def resolve(model: Architecture, precision: str) -> Scheme:
     return found
 
 
-def non_torch_bytes(gpu: Gpu, version: Rules, tp: int, pp: int) -> int:
-    """Taken outside PyTorch's allocator on one GPU."""
-    modern = gpu.generation in ("hopper", "blackwell")
-    context = CONTEXT_BYTES[modern]
-    context += GRAPH_PROFILING_BYTES if version.minor >= 18 else 0
-    context += WHOLE_CONTEXT_BYTES if version.minor < 5 else 0
-    if tp * pp == 1:
-        return context
-    fused = tp > 1 and pp == 1 and version.minor >= 17 and modern
-    communication = NCCL_BYTES[gpu.link] + (FUSED_ALLREDUCE_BYTES if fused else 0)
-    return context + communication + PER_RANK_BYTES * max(0, tp - 2)
-
-
-def cuda_graph_bytes(layers: int, max_num_seqs: int) -> int:
-    """Of all captured sizes: 1, 2, 4, then every 8 up to 256 and every 16 up to twice max_num_seqs or 512."""
-    largest = min(2 * max_num_seqs, 512)
-    sizes = 3 + len(range(8, min(largest, 255) + 1, 8)) + len(range(256, largest + 1, 16))
-    return int(GRAPH_BYTES + GRAPHS_PER_LAYER_BYTES * layers * sizes / 51)
-
-
 def _check(model: Architecture, settings: Settings) -> None:
     if min(settings.tp, settings.pp, settings.block_size) < 1:
         raise ValueError("parallel sizes and block size must be at least 1")
@@ -196,7 +150,8 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         model, gpu, settings, one, stage, activation.Run(seqs, batched, settings.tp, stage.first, stage.last)
     )
     requested = int((settings.utilization or version.utilization) * gpu.memory_bytes)
-    uncounted = 0 if version.graphs_counted else parts[GRAPHS]
+    counted = version.graphs_counted(model, one.bits < 16)
+    uncounted = 0 if counted else parts[GRAPHS]
     windowed = version.hybrid or not model.full_layers
     left = requested - sum(parts.values()) + uncounted
     blocks = max(0, left // layout.block_bytes)
@@ -208,7 +163,7 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         activation_bytes=parts[ACTIVATIONS],
         non_torch_bytes=parts[OUTSIDE],
         cuda_graph_bytes=parts[GRAPHS],
-        graphs_counted=version.graphs_counted,
+        graphs_counted=counted,
         kv_bytes=left,
         kv_bytes_per_token=kv_bytes_per_token(model, settings.kv_dtype, settings.tp),
         window_bytes_per_token=kv.window_bytes_per_token(model, settings.kv_dtype, settings.tp) if windowed else 0,
@@ -232,8 +187,12 @@ def _parts(
     return {
         WEIGHTS: weights.weights_bytes(model, one, settings.tp, stage),
         ACTIVATIONS: activation.activation_bytes(model, gpu, version, one, run),
-        OUTSIDE: non_torch_bytes(gpu, version, settings.tp, settings.pp),
-        GRAPHS: 0 if settings.eager else cuda_graph_bytes(stage.end - stage.start, run.seqs),
+        OUTSIDE: overhead.non_torch_bytes(gpu, version, model.hidden, settings.tp, settings.pp),
+        GRAPHS: 0
+        if settings.eager
+        else overhead.cuda_graph_bytes(
+            model, stage.end - stage.start, version, run.seqs, version.graphs_counted(model, one.bits < 16)
+        ),
     }
 
 

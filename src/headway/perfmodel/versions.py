@@ -15,7 +15,8 @@ LATEST = "0.32.0"
 """Newest version whose source was read; later ones are taken to be like it."""
 
 RUNNER_2_FAMILIES = {22: ("qwen3",), 23: ("qwen3", "llama", "mistral"), 24: ("qwen3", "llama", "mistral")}
-"""Families that 0.22 to 0.24 run on the second model runner by default; later all dense ones, then all."""
+"""Families that 0.22 to 0.24 run on the second model runner by default; later all dense ones without linear layers,
+then all."""
 
 RUNNER_2_EXPERTS = ("deepseek_v2", "deepseek_v3", "qwen2_moe", "granitemoe")
 
@@ -36,15 +37,23 @@ class Rules(msgspec.Struct, frozen=True):
         """Default share of the card."""
         return 0.92 if self.minor >= 20 else 0.9
 
+    def graphs_counted(self, model: Architecture, quantised: bool) -> bool:
+        """CUDA graphs are estimated and taken from the KV pool (before: they were taken on top of what was asked). The
+        second model runner estimated none before 0.29."""
+        return self.minor >= 29 or (self.minor >= 20 and not self.runner_2(model, quantised))
+
     @property
-    def graphs_counted(self) -> bool:
-        """CUDA graphs are estimated and taken from the KV pool (before: they were taken on top of what was asked)."""
-        return self.minor >= 20
+    def context_counted(self) -> bool:
+        """Whatever the card holds beside tensors counts, the CUDA context included, instead of what was added since the
+        engine began: before 0.5, again in 0.6.4, and in the second core before 0.9.1."""
+        if self.first:
+            return self.minor < 5 or (self.minor, self.patch) == (6, 4)
+        return (self.minor, self.patch) < (9, 1)
 
     @property
     def tokens_by_length(self) -> bool:
         """The reported pool is concurrency x max_model_len; before: blocks / groups x block size."""
-        return self.minor >= 21
+        return (self.minor, self.patch) >= (20, 1)
 
     @property
     def hybrid(self) -> bool:
@@ -73,7 +82,7 @@ class Rules(msgspec.Struct, frozen=True):
         if self.minor >= 24 and model.family in RUNNER_2_EXPERTS:
             return True
         if self.minor >= 25:
-            return model.experts is None
+            return model.experts is None and not model.linear_layers
         return model.family in RUNNER_2_FAMILIES.get(self.minor, ()) and (self.minor >= 24 or not quantised)
 
     def sampler(self, model: Architecture, quantised: bool) -> str:

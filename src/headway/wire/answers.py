@@ -9,7 +9,8 @@ import json
 import msgspec
 from msgspec import Raw
 
-from headway.wire.shapes import Answer, RawUsage, ReasonKind, Usage, WholeAnswer
+from headway.wire.shapes import RawUsage, ReasonKind, WholeAnswer
+from headway.wire.usage import Answer, Usage
 
 LIMIT_WORDS = frozenset({"length", "max_tokens", "max_output_tokens", "limit"})
 """Finish reasons that mean the token limit: OpenAI, Anthropic, Responses, llama.cpp."""

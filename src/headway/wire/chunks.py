@@ -20,8 +20,8 @@ from headway.wire.shapes import (
     RawUsage,
     Response,
     Stop,
-    Usage,
 )
+from headway.wire.usage import Usage
 
 NULL = b"null"
 

@@ -6,7 +6,7 @@ callable. A journal whose last line was cut (the process died) is valid up to th
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import astuple
@@ -14,6 +14,7 @@ from msgspec.structs import astuple
 from headway.core.commands import Command
 from headway.core.events import Event
 from headway.core.ids import RequestId
+from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.request import RequestInfo
 
 VERSION = 2
@@ -94,14 +95,34 @@ class Request(msgspec.Struct, frozen=True):
     counted_tokens: int = 0
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """`Outcome`, likewise."""
+
+    kind: OutcomeKind
+    status: int = 0
+    committed: bool = False
+    sent: bool = False
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    hit_limit: bool = False
+    retry_after_s: float = 0.0
+    detail: str = ""
+    resumable: bool = False
+
+
+FORMS: Final[dict[type, type[msgspec.Struct]]] = {RequestInfo: Request, Outcome: Ending}
+"""How the values of events and commands are written that are no Structs."""
+
+
 def _written(value: object) -> object:
-    if isinstance(value, RequestInfo):
-        return Request(*value.facts())
+    if isinstance(value, RequestInfo | Outcome):
+        return FORMS[type(value)](*value.facts())
     raise NotImplementedError(f"{type(value).__name__} has no form in a journal")
 
 
-def _read_back(kind: type[RequestInfo], value: object) -> RequestInfo:
-    return kind(*astuple(msgspec.convert(value, Request)))
+def _read_back(kind: type, value: object) -> object:
+    return kind(*astuple(msgspec.convert(value, FORMS[kind])))
 
 
 encode = msgspec.json.Encoder(enc_hook=_written).encode

@@ -1,5 +1,5 @@
 """What is read of the JSON of answers, of streamed events and of a few fields of requests: Structs that msgspec decodes
-into, and what answers come to.
+into. What they come to is `usage`.
 
 Only shapes live here; what they mean is the business of `answers`, `chunks`, `sse` and `openai`. They are here because
 those are modules that `make fast` compiles, and a Struct in compiled code loses its options.
@@ -9,24 +9,6 @@ import msgspec
 from msgspec import Raw
 
 ABSENT = Raw(b"")
-
-
-class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens of one answer, as the engine reported them. `cached_tokens` are part of `prompt_tokens`."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """`usage` is None when none was reported. `hit_limit`: ended by the token limit; `aborted`: by the engine.
-    `malformed`: it is something, but no JSON, not even for readers that take NaN and Infinity."""
-
-    usage: Usage | None = None
-    aborted: bool = False
-    hit_limit: bool = False
-    malformed: bool = False
 
 
 class Details(msgspec.Struct, gc=False):

@@ -1,0 +1,80 @@
+"""What an engine takes of a GPU beside weights, activations and cache: CUDA, libraries, communication, CUDA graphs.
+
+None of it follows from a model's shape alone; the constants are read off engines' logs, none of them per model, and
+each says from which. What changed between versions is in `versions`.
+"""
+
+from headway.perfmodel.architectures import Architecture
+from headway.perfmodel.gpus import GIB, Gpu
+from headway.perfmodel.versions import Rules
+
+CONTEXT_BYTES = {True: int(0.13 * GIB), False: int(0.05 * GIB)}
+"""What libraries take outside PyTorch on one GPU once the engine runs, on Hopper and Blackwell or on older cards: logs
+of 0.11 to 0.17 on H100 have 0.12 to 0.14 GiB, logs of Turing to Ada cards 0.01 to 0.08."""
+
+GRAPH_PROFILING_BYTES = int(0.12 * GIB)
+"""Since 0.18 CUDA graphs are profiled before memory is measured, and what that loads stays: 0.25 GiB in all on H100."""
+
+CONTEXT_PER_MULTIPROCESSOR = 4 << 20
+"""An empty process on the card: local memory and stacks are reserved for every multiprocessor. 0.35 GiB with libraries
+on an RTX 3090 (82), 0.45 on an A100 (108), 0.51 on an H100 (132)."""
+
+NCCL_BYTES = {"nvlink": int(0.42 * GIB), "pcie": int(0.20 * GIB)}
+"""NCCL's channels and the custom all-reduce's buffers by link: 0.55 GiB in all at TP 2 on H100 (0.11), 0.2 to 0.3 over
+PCIe (L40S, RTX 3090)."""
+
+PER_RANK_BYTES = int(0.07 * GIB)
+"""Peer buffers per further rank where the all-reduce is not fused."""
+
+FUSED_ALLREDUCE_BYTES = int(1.37 * GIB)
+FUSED_ROW_BYTES = 8 << 10
+"""FlashInfer's fused all-reduce (vLLM >= 0.17, Hopper and data-centre Blackwell, TP > 1 without PP): a workspace, and
+for every further rank 8 KiB per element of the hidden state. In all 2.07 GiB at TP 2 and 2.13 at TP 4 with a hidden
+state of 4096, 2.10 and 2.21 with one of 8192 (19 logs of 0.19 on H100 within 0.03)."""
+
+GRAPH_BYTES = int(0.40 * GIB)
+GRAPHS_PER_LAYER_BYTES = int(0.0155 * GIB)
+"""CUDA graphs once captured: a base and a share per layer, for 51 sizes captured twice (whole, and in pieces). From 20
+logs of 0.19, within 30 %."""
+
+COUNTED_BYTES = int(0.14 * GIB)
+COUNTED_PER_LAYER_BYTES = int(0.0193 * GIB)
+COUNTED_PER_EXPERTS_BYTES = int(0.004 * GIB)
+COUNTED_PER_LATENT_BYTES = int(0.0155 * GIB)
+COUNTED_LINEAR_BYTES = int(0.25 * GIB)
+"""What the first model runner estimates by capturing two sizes of each kind and extrapolating; this, not what graphs
+take in the end, is taken from the pool. From 54 logs: half of them within 0.1 GiB, three of them 0.7 to 0.9 above (the
+first capture of a size may load kernels, and that is multiplied)."""
+
+
+def non_torch_bytes(gpu: Gpu, version: Rules, hidden: int, tp: int, pp: int) -> int:
+    """Taken outside PyTorch's allocator on one GPU of a model with this hidden size. Pipelines cost next to nothing:
+    their communicators are made before the engine begins to count (0.07 to 0.2 GiB in all at PP 2 and 4)."""
+    modern = gpu.generation in ("hopper", "blackwell")
+    context = CONTEXT_BYTES[modern]
+    context += GRAPH_PROFILING_BYTES if version.minor >= 18 else 0
+    context += CONTEXT_PER_MULTIPROCESSOR * gpu.multiprocessors if version.context_counted else 0
+    if tp == 1:
+        return context
+    fusing = gpu.generation == "hopper" or (gpu.generation == "blackwell" and gpu.link == "nvlink")
+    if pp == 1 and version.minor >= 17 and fusing:
+        return context + NCCL_BYTES["nvlink"] + FUSED_ALLREDUCE_BYTES + FUSED_ROW_BYTES * hidden * (tp - 1)
+    return context + NCCL_BYTES[gpu.link] + PER_RANK_BYTES * max(0, tp - 2)
+
+
+def cuda_graph_bytes(model: Architecture, layers: int, version: Rules, max_num_seqs: int, counted: bool) -> int:
+    """Of `layers` layers and all sizes that are captured: what the engine subtracts where it counts them, else what
+    they come to."""
+    pieces, whole = len(_sizes(min(2 * max_num_seqs, 512))), len(_sizes(min(max_num_seqs, 512)))
+    if not counted or version.minor >= 29:
+        return int(GRAPH_BYTES + GRAPHS_PER_LAYER_BYTES * layers * pieces / 51)
+    share = COUNTED_PER_LAYER_BYTES
+    share += COUNTED_PER_EXPERTS_BYTES if model.experts else 0
+    share += COUNTED_PER_LATENT_BYTES if model.latent else 0
+    base = COUNTED_BYTES + (COUNTED_LINEAR_BYTES if model.linear else 0)
+    return int(base + share * layers * (pieces + whole) / 102)
+
+
+def _sizes(largest: int) -> list[int]:
+    """Batch sizes captured up to `largest`: 1, 2, 4, then every 8 below 256 and every 16 from there."""
+    return [size for size in (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)) if size <= largest]
