@@ -10,6 +10,7 @@ from rich.console import Console
 
 from headway.cli import explain
 from headway.core.outcome import OutcomeKind
+from headway.core.snapshot import shown
 from headway.telemetry import DecisionLog
 from tests.cli.calling import call
 from tests.telemetry.values import decision, settled
@@ -27,7 +28,7 @@ class Admin(BaseHTTPRequestHandler):
         log.decided(msgspec.structs.replace(decision("r1", "b", 2), kept=True))
         known = self.path == "/requests/r1/explain"
         status = 401 if self.headers["authorization"] != f"Bearer {TOKEN}" else 200 if known else 404
-        body = msgspec.json.encode(log.explain("r1")) if status == 200 else b"{}"
+        body = msgspec.json.encode(log.explain("r1"), enc_hook=shown) if status == 200 else b"{}"
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
         self.end_headers()

@@ -68,6 +68,13 @@ GOES_ON = frozenset({OutcomeKind.MIGRATED, OutcomeKind.EVICTED})
 """An attempt that ended, but not its request."""
 
 
+OUTCOME: Final = (
+    "kind", "status", "committed", "sent", "prompt_tokens", "cached_tokens", "output_tokens", "hit_limit",
+    "retry_after_s", "detail", "resumable",
+)  # fmt: skip
+"""Its fields, in the order of its arguments."""
+
+
 @final
 class Outcome:
     """The end of one attempt, as seen by the body.
@@ -112,19 +119,7 @@ class Outcome:
 
     def facts(self) -> tuple[Any, ...]:
         """All of it, in the order of the arguments."""
-        return (
-            self.kind,
-            self.status,
-            self.committed,
-            self.sent,
-            self.prompt_tokens,
-            self.cached_tokens,
-            self.output_tokens,
-            self.hit_limit,
-            self.retry_after_s,
-            self.detail,
-            self.resumable,
-        )
+        return tuple(getattr(self, name) for name in OUTCOME)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Outcome) and self.facts() == other.facts()

@@ -7,6 +7,13 @@ from typing import Any, Final, final
 
 from headway.core.ids import RequestId
 
+REQUEST: Final = (
+    "id", "model", "tenant", "tier", "prompt_bytes", "prompt_tokens", "media_tokens", "max_output_tokens", "sequences",
+    "prefix_hashes", "session_key", "deadline", "stream", "generates", "resumable", "precision_floor",
+    "fingerprint", "policy", "body_bytes", "counted_tokens",
+)  # fmt: skip
+"""Its fields, in the order of its arguments."""
+
 
 @final
 class RequestInfo:
@@ -80,28 +87,7 @@ class RequestInfo:
 
     def facts(self) -> tuple[Any, ...]:
         """All of it, in the order of the arguments."""
-        return (
-            self.id,
-            self.model,
-            self.tenant,
-            self.tier,
-            self.prompt_bytes,
-            self.prompt_tokens,
-            self.media_tokens,
-            self.max_output_tokens,
-            self.sequences,
-            self.prefix_hashes,
-            self.session_key,
-            self.deadline,
-            self.stream,
-            self.generates,
-            self.resumable,
-            self.precision_floor,
-            self.fingerprint,
-            self.policy,
-            self.body_bytes,
-            self.counted_tokens,
-        )
+        return tuple(getattr(self, name) for name in REQUEST)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RequestInfo) and self.facts() == other.facts()

@@ -1,15 +1,21 @@
 """The whole fleet at one moment, for those who look at it from outside: the admin API, metrics and reports."""
 
+from typing import Final
+
 import msgspec
 
 from headway.core.ids import ReplicaId, RequestId
+from headway.core.outcome import OUTCOME, Outcome
 from headway.core.view import SPEED, VIEW, ReplicaView, Speed
+
+SHOWN: Final[dict[type, tuple[str, ...]]] = {ReplicaView: VIEW, Speed: SPEED, Outcome: OUTCOME}
 
 
 def shown(value: object) -> dict[str, object]:
-    """A view or a speed as encoders can write it. Raises NotImplementedError for anything else."""
-    names = VIEW if isinstance(value, ReplicaView) else SPEED if isinstance(value, Speed) else ()
-    if not names:
+    """What is no Struct, as encoders can write it: a view, a speed, an outcome. Raises NotImplementedError for anything
+    else."""
+    names = SHOWN.get(type(value))
+    if names is None:
         raise NotImplementedError(f"nothing is known of how to show a {type(value).__name__}")
     return {name: getattr(value, name) for name in names}
 
