@@ -69,3 +69,29 @@ def test_large_images_can_be_the_peak() -> None:
     told = activation_bytes(model, H100, rules("0.32.0"), plain(), Run(8, 2048))
     text = activation_bytes(catalogue.model("qwen2.5-7b"), H100, rules("0.32.0"), plain(), Run(8, 2048))
     assert told > text + GIB
+
+
+def test_float32_activations_are_twice_as_wide() -> None:
+    model, wide = catalogue.model("llama-3.1-8b"), scheme("float32")
+    assert wide
+    told = activation_bytes(model, H100, rules("0.19.0"), wide, Run(1024, 8192))
+    assert told / GIB == pytest.approx(2.21, rel=0.01)  # 1.89 in 16 bits
+
+
+def test_videos_are_as_long_as_the_engine_lets_them() -> None:
+    model = catalogue.model("qwen2.5-vl-7b")
+    short, long, old = (
+        activation_bytes(model, H100, rules(version), plain(), Run(1024, 8192, length=length))
+        for version, length in (("0.10.0", 16384), ("0.10.0", 128000), ("0.9.2", 128000))
+    )
+    assert long > short + 3 * GIB
+    assert old == short
+
+
+def test_stacks_keep_a_row_of_each() -> None:
+    model = catalogue.model("qwen3-vl-30b-a3b")
+    old, new = (
+        activation_bytes(model, H100, rules(version), plain(), Run(256, 2048, length=262144))
+        for version in ("0.12.0", "0.13.0")
+    )
+    assert old - new > 2 * GIB  # time stamps of videos counted as pictures

@@ -18,6 +18,8 @@ from headway.perfmodel.hf_rope import elements
         ("gemma3_text", {"rope_scaling": {"rope_type": "linear", "factor": 8}}, 9000),
         ("phi", {"partial_rotary_factor": 0.4}, 400),
         ("x", {"rope_parameters": {"full_attention": {"partial_rotary_factor": 0.25}}}, 250),
+        ("qwen2_5_vl_text", {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}}, 4000),  # for videos
+        ("gemma4_text", {"rope_parameters": {"full_attention": {"rope_type": "proportional"}}, "head_dim": 10}, 1500),
         ("jamba", {}, 0),
         ("minimax_m1", {}, 0),
     ],

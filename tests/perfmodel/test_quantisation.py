@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from headway.perfmodel import catalogue
-from headway.perfmodel.quantisation import SCHEMES, of_config, of_name, scheme
+from headway.perfmodel import catalogue, memory
+from headway.perfmodel.gpus import GIB
+from headway.perfmodel.quantisation import SCHEMES, of_config, of_name, scheme, spared
 
 
 @pytest.mark.parametrize(
@@ -91,3 +92,26 @@ def test_configs(config: dict[str, Any], name: str) -> None:
 def test_compressed_tensors(weights: dict[str, Any], name: str) -> None:
     groups = {"config_groups": {"group_0": {"weights": weights}}, "quant_method": "compressed-tensors"}
     assert of_config({"quantization_config": groups}) == name
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ({}, ()),
+        ({"ignore": ["lm_head", "re:.*gate$"]}, ()),
+        ({"ignore": ["re:.*linear_attn.*"]}, ("linear",)),
+        ({"modules_to_not_convert": ["model.layers.0.self_attn", "model.layers.1.self_attn"]}, ("qkv", "output")),
+        ({"exclude_modules": ["model.layers.0.self_attn*"]}, ()),  # of one layer only
+        ({"ignore": ["re:.*shared_expert.*"]}, ("shared",)),
+    ],
+)
+def test_what_a_file_spares(said: dict[str, Any], kept: tuple[str, ...]) -> None:
+    found = spared({"quantization_config": said}, "llff" + "mmmm" if "linear" in str(said) else "ff" + "mm")
+    assert found[: len(kept)] == kept
+    assert bool(found) == bool(kept)
+
+
+def test_spared_tensors_stay_wide() -> None:
+    model = catalogue.model("qwen3.5-35b-a3b")
+    all_of_it = memory.weights_bytes(model, "nvfp4")
+    assert memory.weights_bytes(catalogue.model("Qwen/Qwen3.5-35B-A3B-NVFP4")) > all_of_it + GIB

@@ -40,5 +40,39 @@ def test_samplers() -> None:
     assert rules("0.23.0").sampler(LLAMA, True) == "flashinfer"
     assert rules("0.22.0").sampler(QWEN3, False) == "plain"
     assert rules("0.25.0").sampler(MIXTRAL, False) == "flashinfer"
-    assert rules("0.24.0").sampler(catalogue.model("deepseek-v3"), True) == "plain"
+    assert rules("0.24.0").sampler(catalogue.model("deepseek-v2-lite"), True) == "plain"
+    assert (
+        rules("0.24.0").sampler(catalogue.model("deepseek-v3"), True) == "flashinfer"
+    )  # not in the list
+    assert rules("0.25.0").sampler(catalogue.model("qwen3.5-9b"), False) == "flashinfer"  # linear layers stay behind
     assert rules("0.29.0").sampler(MIXTRAL, True) == "plain"
+
+
+def test_graphs_are_counted_where_the_runner_estimates_them() -> None:
+    counted = {v: rules(v).graphs_counted(QWEN3, False) for v in ("0.19.0", "0.20.0", "0.22.0", "0.28.0", "0.29.0")}
+    assert list(counted.values()) == [False, True, False, False, True]
+    assert rules("0.22.0").graphs_counted(QWEN3, True)  # quantised models stay on the first runner
+    assert rules("0.27.0").graphs_counted(catalogue.model("qwen3-next-80b-a3b"), False)
+
+
+@pytest.mark.parametrize(
+    ("text", "counted"),
+    [("0.4.3", True), ("0.6.3", False), ("0.6.4", True), ("0.6.5", False), ("V1 0.8.5", True), ("0.9.0", True)]
+    + [("0.9.1", False), ("0.19.0", False)],
+)
+def test_where_the_context_counts(text: str, counted: bool) -> None:
+    assert rules(text).context_counted is counted
+
+
+def test_what_changed_with_a_version() -> None:
+    assert [rules(v).tokens_by_length for v in ("0.20.0", "0.20.1", "0.21.0")] == [False, True, True]
+    assert [rules(v).whole_units for v in ("0.19.1", "0.20.0")] == [False, True]
+    assert [rules(v).videos_profiled for v in ("0.9.2", "0.10.0")] == [False, True]
+    assert [rules(v).video_rows > 0 for v in ("0.10.2", "0.11.0", "0.12.0", "0.13.0")] == [False, True, True, False]
+    assert [rules(v).mistral_format for v in ("0.11.0", "0.12.0")] == [False, True]
+
+
+def test_workspaces_of_latent_backends() -> None:
+    assert [rules(v).latent_workspaces(H100) for v in ("0.11.0", "0.12.0", "0.24.0", "0.25.0")] == [0, 1, 1, 0]
+    assert [rules(v).latent_workspaces(B200) for v in ("0.11.0", "0.12.0", "0.25.0")] == [0, 2, 1]
+    assert rules("V0 0.7.3").latent_workspaces(H100) == 0

@@ -36,42 +36,46 @@ FUSED_MXFP4 = ("hopper", "blackwell")
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What the profiling run works on."""
+    """What the profiling run works on. `length`: max_model_len, which bounds the videos it makes up."""
 
     seqs: int
     tokens: int
     tp: int = 1
     first: bool = True
     last: bool = True
+    length: int = 0
 
 
 def activation_bytes(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: Run) -> int:
     """Peak in bytes on one GPU of a pipeline stage."""
     keeps = rules.workspace_kept and not (scheme.name == "mxfp4" and gpu.generation in FUSED_MXFP4)
     kept = _experts(model, run, rules) if keeps else 0.0
-    seen = _kept_images(model.vision, model.hidden, run) if model.vision and run.first and not rules.first else 0.0
-    layers = _layers(model, run) + (0.0 if keeps else _experts(model, run, rules))
+    seen = (
+        _kept_images(model.vision, model.hidden, rules, run) if model.vision and run.first and not rules.first else 0.0
+    )
+    layers = _layers(model, scheme, run) + (0.0 if keeps else _experts(model, run, rules))
     if rules.reductions_kept and run.tp > 1:
         layers += 2 * model.layers * 2.0 * run.tokens * model.hidden
     sampling = _sampler(model, gpu, rules, scheme, run) if run.last else 0.0
     peak = max(layers, sampling) + kept + seen
-    images = _tower(model.vision, run) if model.vision and run.first and not rules.first else 0.0
+    images = _tower(model.vision, rules, run) if model.vision and run.first and not rules.first else 0.0
     return int(max(peak, images + seen)) + FIXED_BYTES
 
 
 def _sampler(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: Run) -> float:
     """Rows of logits, and the hidden states that they come from."""
     rows, vocab = min(run.seqs, run.tokens), 4.0 * model.vocab
-    hidden = 2.0 * run.tokens * model.hidden
+    element = _element(scheme)
+    hidden = element * run.tokens * model.hidden
     kind = rules.sampler(model, scheme.bits < 16)
     if kind == "none":
-        return 2.0 * run.tokens * model.vocab + hidden
+        return element * run.tokens * model.vocab + hidden
     tensors = {"sort": SORTED_ROWS, "plain": PLAIN_ROWS}.get(kind, PIVOT_ROWS)
     scratch = min(gpu.multiprocessors, rows) * vocab if kind == "pivot" else 0.0  # a row per running program
-    return tensors * rows * vocab + scratch + hidden
+    return (tensors + element / 4 - 0.5) * rows * vocab + scratch + hidden
 
 
-def _layers(model: Architecture, run: Run) -> float:
+def _layers(model: Architecture, scheme: Scheme, run: Run) -> float:
     """The widest MLP: its input projections and their product, beside what is as wide as the hidden state."""
     widest = 0.0
     if "d" in model.mlp_letters:
@@ -82,7 +86,12 @@ def _layers(model: Architecture, run: Run) -> float:
     if model.latent:  # keys and values of a prompt are unpacked for all heads
         heads = model.heads / run.tp
         inside = max(inside, heads * (2 * (model.latent.nope + model.latent.rope) + model.latent.value))
-    return 2.0 * run.tokens * (inside + BESIDE * model.hidden)
+    return _element(scheme) * run.tokens * (inside + BESIDE * model.hidden)
+
+
+def _element(scheme: Scheme) -> float:
+    """Bytes of an element of activations: 16 bits, but for models run in float32."""
+    return 4.0 if scheme.name == "float32" else 2.0
 
 
 def _experts(model: Architecture, run: Run, rules: Rules) -> float:
@@ -97,13 +106,22 @@ def _experts(model: Architecture, run: Run, rules: Rules) -> float:
     return 2.0 * run.tokens * model.experts.chosen * (between + max(up, hidden))
 
 
-def _kept_images(vision: Vision, hidden: int, run: Run) -> float:
+def _kept_images(vision: Vision, hidden: int, rules: Rules, run: Run) -> float:
     """Results for as many image tokens as one batch may have, and the pixels (16 bits, 3 colours) they came from."""
-    tokens = max(run.tokens, vision.tokens)
-    return 2.0 * tokens * hidden + 6.0 * tokens * vision.token_pixels
+    tokens = _seen_tokens(vision, rules, run)
+    rows = max(tokens, rules.video_rows) if vision.stacks > 1 else tokens
+    return 2.0 * rows * hidden * vision.stacks + 6.0 * tokens * vision.token_pixels
 
 
-def _tower(vision: Vision, run: Run) -> float:
+def _tower(vision: Vision, rules: Rules, run: Run) -> float:
     """The tower's own peak: as many patches, in attention (4 widths) and its MLP (2 inner widths)."""
-    patches = max(run.tokens, vision.tokens) * vision.token_patches
+    patches = _seen_tokens(vision, rules, run) * vision.token_patches
     return 2.0 * patches * (4 * vision.width + 2 * vision.inner)
+
+
+def _seen_tokens(vision: Vision, rules: Rules, run: Run) -> int:
+    """Tokens of the images, or of the one video where that is larger, that are looked at while profiling."""
+    longest = vision.tokens
+    if rules.videos_profiled and vision.tokens:
+        longest *= max(1, min(vision.videos, run.length // vision.tokens))
+    return max(run.tokens, longest)

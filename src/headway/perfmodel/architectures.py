@@ -19,7 +19,8 @@ class Part(msgspec.Struct, frozen=True):
 
     Its parameters by how a tensor-parallel group shares them: `split` evenly; `kv` by KV heads, copied where there are
     more GPUs than heads; `copied` to every GPU. `expert`: all routed experts in one tensor, of which a token sees
-    top-k. `wide`: kept in 16 bits whatever the quantisation (routers).
+    top-k. `wide`: kept in 16 bits whatever the quantisation (routers). `twice`: engines load the part by KV heads as
+    keys and as values.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Part(msgspec.Struct, frozen=True):
     copied: int = 0
     expert: bool = False
     wide: bool = False
+    twice: bool = False
 
     @property
     def parameters(self) -> int:
@@ -91,7 +93,11 @@ class Linear(msgspec.Struct, frozen=True):
 
 
 class Vision(msgspec.Struct, frozen=True):
-    """A vision tower. `tokens`: text tokens of its largest image (0: not said); `token_pixels`: pixels behind one."""
+    """A vision tower. `tokens`: text tokens of its largest image (0: not said); `token_pixels`: pixels behind one.
+
+    `videos`: times as many tokens as an image that its longest video may become. `stacks`: hidden states that it gives
+    for every token (Qwen3-VL feeds several layers). `copied`: every GPU holds all of it (Mistral's own format).
+    """
 
     parameters: int
     tokens: int = 0
@@ -99,6 +105,9 @@ class Vision(msgspec.Struct, frozen=True):
     width: int = 0
     inner: int = 0
     token_patches: int = 1
+    videos: int = 1
+    stacks: int = 1
+    copied: bool = False
 
 
 class Architecture(msgspec.Struct, frozen=True):
@@ -110,7 +119,7 @@ class Architecture(msgspec.Struct, frozen=True):
     values from the key projection. `chunked`: windows are chunks, not sliding. `family`: model_type of the file.
     `rope_elements`: cosines and sines that engines keep, one row per position. `vision`: a tower beside the text model.
     `other_parameters`: not matrices of layers (embeddings per layer). `quantisation`: of the checkpoint ("" = none), a
-    name of `quantisation`.
+    name of `quantisation`, and `kept` what its names of tensors begin with that stay in 16 bits all the same.
     """
 
     id: str
@@ -141,6 +150,7 @@ class Architecture(msgspec.Struct, frozen=True):
     other_parameters: int = 0
     family: str = ""
     quantisation: str = ""
+    kept: tuple[str, ...] = ()
     dtype: str = "bfloat16"
     aliases: tuple[str, ...] = ()
 
@@ -191,9 +201,12 @@ class Architecture(msgspec.Struct, frozen=True):
             return _latent_parts(self, self.latent)
         kv_heads, dim = self.heads_of(letter)
         width = self.heads * dim
-        stored = 1 if self.value_is_key and letter == "f" else 2
-        queries = self.hidden * width * (2 if self.query_gate else 1)
-        return [Part("qkv", queries, kv=stored * self.hidden * kv_heads * dim), Part("output", width * self.hidden)]
+        shared = self.value_is_key and letter == "f"
+        queries, keys = self.hidden * width * (2 if self.query_gate else 1), self.hidden * kv_heads * dim
+        return [
+            Part("qkv", queries, kv=keys if shared else 2 * keys, twice=shared),
+            Part("output", width * self.hidden),
+        ]
 
     def mlp_parts(self, letter: str) -> list[Part]:
         """Tensors of one MLP."""

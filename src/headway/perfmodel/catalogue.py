@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from headway.perfmodel import quantisation
 from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.gpus import GPUS, Gpu
 from headway.perfmodel.models import ARCHITECTURES
@@ -45,7 +46,16 @@ def model(name: str) -> Architecture:
         found = {_plain(key): one for key, one in reversed(last.items())}.get(_plain(wanted))
     if found is None:
         return _find("model", name, table)
-    return msgspec.structs.replace(found, quantisation=scheme) if scheme else found
+    return _republished(found, scheme) if scheme else found
+
+
+def _republished(model: Architecture, scheme: str) -> Architecture:
+    """A quantised copy: in the usual file format, whatever its original is in. Those in 4 bits spare what goes into
+    linear layers (21.86 GiB of a Qwen3.6-35B-A3B-NVFP4 in the log of 0.20, 20.5 if all were quantised)."""
+    tower = msgspec.structs.replace(model.vision, copied=False) if model.vision else None
+    found = quantisation.scheme(scheme)
+    kept = ("linear in",) if model.linear and found and found.bits == 4 else ()
+    return msgspec.structs.replace(model, quantisation=scheme, vision=tower, kept=kept)
 
 
 def _plain(name: str) -> str:

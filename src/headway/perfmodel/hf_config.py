@@ -12,7 +12,7 @@ from headway.perfmodel import hf_rope as rope
 from headway.perfmodel.architectures import Architecture, Experts, Latent, Linear
 from headway.perfmodel.hf_layers import linear, mixers, mlps
 from headway.perfmodel.hf_vision import vision
-from headway.perfmodel.quantisation import of_config
+from headway.perfmodel.quantisation import of_config, spared
 
 TIED_BY_DEFAULT = ("gemma", "falcon", "cohere", "gpt2", "bloom", "mpt", "gpt_bigcode", "starcoder2", "opt")
 """Families whose files leave tie_word_embeddings out because their class defaults to True."""
@@ -71,7 +71,7 @@ def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases
     hidden = whole(text, "hidden_size", "n_embd", "d_model")
     heads = whole(text, "num_attention_heads", "n_head", "n_heads", default=1) or 1
     full, window = _shapes(kind, text, hidden, heads)
-    latent, letters = _latent(text), mixers(kind, text, layers)
+    latent, letters, feeds = _latent(text), mixers(kind, text, layers), mlps(kind, text, layers)
     return Architecture(
         id=name,
         layers=layers,
@@ -84,7 +84,7 @@ def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases
         max_position=_max_position(text),
         tied=_tied(kind, config, text),
         mixers=letters if set(letters) != {"f"} else "",
-        mlps=_compact(mlps(kind, text, layers)),
+        mlps=_compact(feeds),
         window=_window(text, letters),
         window_kv_heads=window[0],
         window_head_dim=window[1],
@@ -97,9 +97,12 @@ def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases
         latent=latent,
         linear=_linear(kind, text, hidden) if "l" in letters else None,
         vision=vision(config, hidden),
-        rope_elements=rope.elements(kind, text, latent.rope if latent else full[1], _max_position(text)),
+        rope_elements=rope.elements(
+            kind, text, latent.rope if latent else full[1], _max_position(text), str(config.get("model_type", ""))
+        ),
         other_parameters=_per_layer_embeddings(text, layers, hidden),
         quantisation=of_config(config),
+        kept=spared(config, letters + feeds),
         dtype=str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or "bfloat16"),
         family=kind,
         aliases=tuple(aliases),

@@ -12,6 +12,9 @@ from headway.perfmodel.architectures import Vision
 QWEN_IMAGE_TOKENS = 16384
 """Qwen-VL processors allow images of up to 12.8 million pixels: as many tokens of 28 x 28."""
 
+VIDEOS = {"qwen2_vl": 7, "qwen2_5_vl": 7}
+"""vLLM counts on videos of 14 frames, two of which become as many tokens as the largest image."""
+
 
 def vision(config: Mapping[str, Any], hidden: int) -> Vision | None:
     """The tower, None for text models."""
@@ -37,6 +40,9 @@ def vision(config: Mapping[str, Any], hidden: int) -> Vision | None:
         width,
         inside,
         max(1, pixels // (patch * patch)),
+        VIDEOS.get(str(config.get("model_type", "")), 1),
+        1 + len(tower.get("deepstack_visual_indexes") or ()),
+        bool(tower.get("copied")),
     )
 
 

@@ -1,9 +1,10 @@
 """Where a GPU's memory goes when an engine starts, how many tokens of KV cache are left, and whether it starts at all.
 
-Sums only; the parts come from `weights`, `activation`, `kv`, `overhead` and `versions`. The accounting is vLLM's own: what was
-asked for (utilisation times the card), less weights, less the activation peak of a profiling run, less what CUDA and
-NCCL take outside the allocator, less CUDA graphs where the version counts them, is the KV pool, cut into blocks; the
-engine refuses to start when a sequence of max_model_len would not fit. docs/memory.md has the errors on real logs.
+Sums only; the parts come from `weights`, `activation`, `kv`, `overhead` and `versions`. The accounting is vLLM's own:
+what was asked for (utilisation times the card), less weights, less the activation peak of a profiling run, less what
+CUDA and NCCL take outside the allocator, less CUDA graphs where the version counts them, is the KV pool, cut into
+blocks; the engine refuses to start when a sequence of max_model_len would not fit. docs/memory.md has the errors on
+real logs.
 """
 
 from typing import TypedDict, Unpack
@@ -147,7 +148,7 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         letters=model.mixer_letters[stage.start : stage.end],
     )
     parts = _parts(
-        model, gpu, settings, one, stage, activation.Run(seqs, batched, settings.tp, stage.first, stage.last)
+        model, gpu, settings, one, stage, activation.Run(seqs, batched, settings.tp, stage.first, stage.last, length)
     )
     requested = int((settings.utilization or version.utilization) * gpu.memory_bytes)
     counted = version.graphs_counted(model, one.bits < 16)
@@ -185,9 +186,10 @@ def _parts(
     """Bytes on a GPU of the stage, by what they are for."""
     version = rules(settings.version)
     return {
-        WEIGHTS: weights.weights_bytes(model, one, settings.tp, stage),
+        WEIGHTS: weights.weights_bytes(model, one, settings.tp, stage, version)
+        + overhead.loading_bytes(model, version, gpu, run.tokens),
         ACTIVATIONS: activation.activation_bytes(model, gpu, version, one, run),
-        OUTSIDE: overhead.non_torch_bytes(gpu, version, model.hidden, settings.tp, settings.pp),
+        OUTSIDE: overhead.non_torch_bytes(gpu, version, model.hidden, settings.tp, settings.pp, settings.eager),
         GRAPHS: 0
         if settings.eager
         else overhead.cuda_graph_bytes(

@@ -70,7 +70,7 @@ ROWS: tuple[Architecture, ...] = (
         "40 5120 32768 32 8 128 131072 131072",
         "mistral-small-3.1-24b",
         "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
-        vision=PIXTRAL,
+        vision=PIXTRAL | {"copied": True},
         spatial_merge_size=2,
     ),
     row(
@@ -234,7 +234,7 @@ ROWS: tuple[Architecture, ...] = (
         "40 5120 14336 32 8 128 131072 1024000",
         "pixtral-12b",
         "mistral-community/pixtral-12b",
-        vision=PIXTRAL | {"outer": "llava", "patch_size": 16, "image_size": 1024},
+        vision=PIXTRAL | {"outer": "llava", "patch_size": 16, "image_size": 1024, "copied": True},
     ),
     row("01-ai/Yi-6B-Chat", "llama", "32 4096 11008 32 4 128 64000 4096", "yi-6b", "01-ai/Yi-6B"),
     row("01-ai/Yi-34B-Chat", "llama", "60 7168 20480 56 8 128 64000 4096", "yi-34b", "01-ai/Yi-34B"),

@@ -24,12 +24,8 @@ QWEN3_VISION: Fields = {
     "num_position_embeddings": 2304,
 }
 QWEN3_VL_VISION: Fields = QWEN3_VISION | {"deepstack_visual_indexes": [8, 16, 24]}
-QWEN3_VL_SMALL_VISION: Fields = QWEN3_VISION | {
-    "depth": 24,
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "deepstack_visual_indexes": [5, 11, 17],
-}
+QWEN3_SMALL_VISION: Fields = QWEN3_VISION | {"depth": 24, "hidden_size": 1024, "intermediate_size": 4096}
+QWEN3_VL_SMALL_VISION: Fields = QWEN3_SMALL_VISION | {"deepstack_visual_indexes": [5, 11, 17]}
 QWEN3_NEXT: Fields = {
     "full_attention_interval": 4,
     "linear_conv_kernel_dim": 4,
@@ -356,7 +352,7 @@ ROWS: tuple[Architecture, ...] = (
         "qwen3_5_text",
         "32 2560 9216 16 4 256 248320 262144",
         "qwen3.5-4b",
-        vision=QWEN3_VISION | {"outer": "qwen3_5"},
+        vision=QWEN3_SMALL_VISION | {"outer": "qwen3_5"},
         linear_num_value_heads=32,
         tie_word_embeddings=True,
         **QWEN35,

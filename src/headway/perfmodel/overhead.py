@@ -41,15 +41,26 @@ COUNTED_BYTES = int(0.14 * GIB)
 COUNTED_PER_LAYER_BYTES = int(0.0193 * GIB)
 COUNTED_PER_EXPERTS_BYTES = int(0.004 * GIB)
 COUNTED_PER_LATENT_BYTES = int(0.0155 * GIB)
-COUNTED_LINEAR_BYTES = int(0.25 * GIB)
+COUNTED_LINEAR_BYTES = int(0.10 * GIB)
 """What the first model runner estimates by capturing two sizes of each kind and extrapolating; this, not what graphs
 take in the end, is taken from the pool. From 54 logs: half of them within 0.1 GiB, three of them 0.7 to 0.9 above (the
 first capture of a size may load kernels, and that is multiplied)."""
 
+LATENT_WORKSPACE_BYTES = 128 << 20
+"""A workspace of FlashInfer's or CUTLASS's kernels for latent attention (their backends' constants)."""
 
-def non_torch_bytes(gpu: Gpu, version: Rules, hidden: int, tp: int, pp: int) -> int:
+
+def loading_bytes(model: Architecture, version: Rules, gpu: Gpu, tokens: int) -> int:
+    """Allocated beside weights while a model is built, for batches of `tokens`; logs count it among them. Models whose
+    tower feeds several layers keep a batch of hidden states for each."""
+    workspaces = LATENT_WORKSPACE_BYTES * version.latent_workspaces(gpu) if model.latent else 0
+    return workspaces + 2 * tokens * model.hidden * (model.vision.stacks - 1 if model.vision else 0)
+
+
+def non_torch_bytes(gpu: Gpu, version: Rules, hidden: int, tp: int, pp: int, eager: bool = False) -> int:
     """Taken outside PyTorch's allocator on one GPU of a model with this hidden size. Pipelines cost next to nothing:
-    their communicators are made before the engine begins to count (0.07 to 0.2 GiB in all at PP 2 and 4)."""
+    their communicators are made before the engine begins to count (0.07 to 0.2 GiB in all at PP 2 and 4). All-reduces
+    are fused by the compiler, so not in `eager` mode."""
     modern = gpu.generation in ("hopper", "blackwell")
     context = CONTEXT_BYTES[modern]
     context += GRAPH_PROFILING_BYTES if version.minor >= 18 else 0
@@ -57,7 +68,7 @@ def non_torch_bytes(gpu: Gpu, version: Rules, hidden: int, tp: int, pp: int) -> 
     if tp == 1:
         return context
     fusing = gpu.generation == "hopper" or (gpu.generation == "blackwell" and gpu.link == "nvlink")
-    if pp == 1 and version.minor >= 17 and fusing:
+    if pp == 1 and version.minor >= 17 and fusing and not eager:
         return context + NCCL_BYTES["nvlink"] + FUSED_ALLREDUCE_BYTES + FUSED_ROW_BYTES * hidden * (tp - 1)
     return context + NCCL_BYTES[gpu.link] + PER_RANK_BYTES * max(0, tp - 2)
 

@@ -4,7 +4,8 @@ Quantised checkpoints keep embeddings, the head, norms, routers and vision tower
 touch the routed experts only. Bytes per parameter are of the packed checkpoint as an engine loads it.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -153,3 +154,40 @@ def _compressed(said: Mapping[str, Any]) -> str:
         ignored = " ".join(map(str, said.get("ignore") or ()))
         return "w4a16_experts" if "self_attn" in ignored and "shared" in ignored else "w4a16"
     return "int8"
+
+
+END = r"(\.\*|\*|$)"
+SPARED = (
+    (rf"(linear_attn|mamba|mixer){END}", "l", ("linear",)),
+    (rf"(linear_attn|mamba|mixer)\.in_proj(_qkvz?|_z)?{END}", "l", ("linear in",)),
+    (rf"(linear_attn|mamba|mixer)\.out_proj{END}", "l", ("linear out",)),
+    (
+        rf"self_attn(\.(q|qkv|q_b)_proj)?{END}",
+        "fw",
+        ("qkv", "output", "compression", "queries", "keys and values"),
+    ),
+    (rf"shared_experts?(\.\w+_proj)?{END}", "m", ("shared",)),
+)
+"""How the names of modules end that a file spares from quantisation, the letters of the layers that have such modules,
+and how the names of their tensors in `architectures` begin."""
+
+MOST = 0.75
+"""Files that name layers one by one spare what they name in at least this share of the layers that have it."""
+
+
+def spared(config: Mapping[str, Any], letters: str) -> tuple[str, ...]:
+    """How names of tensors begin that quantization_config leaves in 16 bits; `letters`: of all mixers and MLPs."""
+    said = config.get("quantization_config") or config.get("compression_config")
+    if not isinstance(said, Mapping):
+        return ()
+    lists = [said.get(field) for field in ("ignore", "modules_to_not_convert", "exclude_modules")]
+    names = [str(name).replace("\\", "") for some in lists if isinstance(some, Sequence) for name in some]
+    found: list[str] = []
+    for pattern, kinds, tensors in SPARED:
+        hits = [name for name in names if re.search(pattern, name)]
+        numbers = {number for name in hits for number in re.findall(r"layers\.(\d+)\.", name)}
+        having = sum(letters.count(letter) for letter in kinds)
+        general = any(not re.search(r"layers\.\d+\.", name) for name in hits)
+        if hits and (general or len(numbers) >= MOST * having):
+            found += tensors
+    return tuple(found)

@@ -18,7 +18,7 @@ RUNNER_2_FAMILIES = {22: ("qwen3",), 23: ("qwen3", "llama", "mistral"), 24: ("qw
 """Families that 0.22 to 0.24 run on the second model runner by default; later all dense ones without linear layers,
 then all."""
 
-RUNNER_2_EXPERTS = ("deepseek_v2", "deepseek_v3", "qwen2_moe", "granitemoe")
+RUNNER_2_EXPERTS = ("deepseek_v2", "qwen2_moe", "granitemoe")
 
 
 class BadVersion(ValueError):
@@ -71,6 +71,36 @@ class Rules(msgspec.Struct, frozen=True):
         return (self.minor, self.patch) < (2, 6)
 
     @property
+    def whole_units(self) -> bool:
+        """PyTorch 2.11 and later, whose allocator does not split off less than a unit of 2 MiB (before: 1 MiB)."""
+        return self.minor >= 20
+
+    @property
+    def videos_profiled(self) -> bool:
+        """The profiling run makes up its image or video for max_model_len tokens; before, for one batch."""
+        return self.minor >= 10
+
+    @property
+    def video_rows(self) -> int:
+        """Rows of the encoder cache that 0.11 and 0.12 fill for Qwen3-VL: 12,288 tokens of video with their time
+        stamps, which the cache does not hold, counted as 12.5 tokens each."""
+        return 153_600 if self.minor in (11, 12) else 0
+
+    @property
+    def mistral_format(self) -> bool:
+        """Repositories with files in Mistral's own format are loaded from these, not from config.json."""
+        return self.minor >= 12
+
+    def latent_workspaces(self, gpu: Gpu) -> int:
+        """Workspaces of backends for latent attention that importing them allocates, whichever is chosen: 0.12 began
+        to import all that a card might use. FlashInfer's is allocated when needed since 0.25; CUTLASS's is imported on
+        data-centre Blackwell only."""
+        if self.first or self.minor < 12:
+            return 0
+        cutlass = gpu.generation == "blackwell" and gpu.link == "nvlink"
+        return int(self.minor < 25) + int(cutlass)
+
+    @property
     def batches_in_flight(self) -> int:
         """Batches whose tokens a sliding window must hold at once."""
         return 2 if self.minor >= 27 else 1
@@ -79,11 +109,12 @@ class Rules(msgspec.Struct, frozen=True):
         """Whether the second model runner profiles: it does not sample with top-k and top-p while profiling."""
         if self.minor >= 29:
             return True
-        if self.minor >= 24 and model.family in RUNNER_2_EXPERTS:
+        if self.minor >= 24 and model.family in RUNNER_2_EXPERTS and not model.vision:
             return True
         if self.minor >= 25:
             return model.experts is None and not model.linear_layers
-        return model.family in RUNNER_2_FAMILIES.get(self.minor, ()) and (self.minor >= 24 or not quantised)
+        text_only = model.family in RUNNER_2_FAMILIES.get(self.minor, ()) and not model.vision
+        return text_only and (self.minor >= 24 or not quantised)
 
     def sampler(self, model: Architecture, quantised: bool) -> str:
         """How the profiling run samples: "sort", "pivot" (Triton), "flashinfer", "plain" (no top-k) or "none"."""

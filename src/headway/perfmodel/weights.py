@@ -10,8 +10,10 @@ import msgspec
 
 from headway.perfmodel.architectures import LATENT_UP, Architecture, Part
 from headway.perfmodel.quantisation import Scheme
+from headway.perfmodel.versions import LATEST, Rules, rules
 
 MIB = 1 << 20
+NEWEST = rules(LATEST)
 VOCABULARY_PADDING = 64
 """vLLM pads embeddings and head to a multiple of this (DEFAULT_VOCAB_PADDING_SIZE)."""
 
@@ -50,21 +52,27 @@ def stages(layers: int, pp: int) -> list[Stage]:
     ]
 
 
-def weights_bytes(model: Architecture, scheme: Scheme, tp: int = 1, stage: Stage | None = None) -> int:
+def weights_bytes(
+    model: Architecture, scheme: Scheme, tp: int = 1, stage: Stage | None = None, version: Rules = NEWEST
+) -> int:
     """Bytes on one GPU of a stage (default: the only one)."""
     stage = stage or Stage(0, model.layers)
-    return sum(allocated(size) * count for size, count in _tensors(model, scheme, tp, stage))
+    copied = tp - 1 if version.mistral_format and stage.first and model.vision and model.vision.copied else 0
+    tower = int(copied / tp * model.vision_parameters * _wide(scheme))
+    rest = 2 * MIB if version.whole_units else MIB
+    return tower + sum(allocated(size, rest) * count for size, count in _tensors(model, scheme, tp, stage))
 
 
-def allocated(size: float) -> int:
+def allocated(size: float, rest: int = MIB) -> int:
     """What PyTorch's caching allocator books for a tensor: tensors of 10 MiB and more get a segment of whole 2 MiB
-    units, and a rest of up to 1 MiB is not split off (CUDACachingAllocator, kMinLargeAlloc, kRoundLarge, kSmallSize).
+    units, and a `rest` of up to so much is not split off (CUDACachingAllocator, kMinLargeAlloc, kRoundLarge,
+    kSmallSize).
     """
     whole = -(-int(size) // 512) * 512
     if whole < 10 * MIB:
         return whole
     segment = -(-whole // (2 * MIB)) * 2 * MIB
-    return segment if segment - whole <= MIB else whole
+    return segment if segment - whole <= rest else whole
 
 
 def _tensors(model: Architecture, scheme: Scheme, tp: int, stage: Stage) -> Iterator[tuple[float, int]]:
@@ -82,7 +90,7 @@ def _tensors(model: Architecture, scheme: Scheme, tp: int, stage: Stage) -> Iter
 
 
 def _held(part: Part, tp: int, kv_heads: int) -> float:
-    return part.split / tp + part.kv / min(tp, kv_heads) + part.copied
+    return part.split / tp + part.kv * (1 + part.twice) / min(tp, kv_heads) + part.copied
 
 
 def _wide(scheme: Scheme) -> float:
@@ -92,7 +100,7 @@ def _wide(scheme: Scheme) -> float:
 
 def _width(part: Part, scheme: Scheme, model: Architecture, tp: int) -> float:
     """Bytes per parameter, padding included."""
-    if part.wide or (scheme.experts and not part.expert):
+    if part.wide or (scheme.experts and not part.expert) or part.name.startswith(model.kept):
         return _wide(scheme)
     if scheme.name != "mxfp4" or not model.experts:
         return scheme.bytes_per_parameter
