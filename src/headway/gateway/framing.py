@@ -173,6 +173,10 @@ _CHUNKS: Final = {
 """First lines of chunks that carry one event, as engines spell them, and where the payload lies. Four or five bytes:
 two looks into a table cost less than a search for the line end."""
 
+_LINES: Final = [b"%x\r\n" % size for size in range(2048)]
+_ONLY: Final = [b""] * 22 + _LINES[16:256] + [b""] + _LINES[256:]
+"""By the length of a whole chunk: the first line that it must have. (A line grows by a byte at 256.)"""
+
 
 class EngineChunks:
     """An engine's chunked body, checked by llhttp: data goes in as received, payload comes out.
@@ -195,16 +199,13 @@ class EngineChunks:
     def feed(self, data: bytes) -> bytes:
         """The payload in these bytes. Raises BadFraming. Sets `complete` at the end, `surplus` if bytes follow it."""
         if self._between:
-            place = _CHUNKS.get(data[:5]) or _CHUNKS.get(data[:4])
-            if place is not None:
-                start, end = place
-                if len(data) == end + 2 and data.endswith(b"\r\n"):
-                    self._empty_bytes = 0
-                    return data[start:end]
-                payload = _whole_chunks(data)
-                if payload:
-                    self._empty_bytes = 0
-                    return payload
+            length = len(data)
+            line = _ONLY[length] if length < len(_ONLY) else b""
+            one = line and data.startswith(line) and data.endswith(b"\r\n")
+            payload = data[len(line) : -2] if one else _whole_chunks(data)
+            if payload:
+                self._empty_bytes = 0
+                return payload
         return self._parse(data)
 
     def _parse(self, data: bytes) -> bytes:

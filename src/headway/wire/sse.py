@@ -31,6 +31,11 @@ _CLOSE: Final = b"]}]}"
 _UNUSUAL = re.compile(rb'["\\\x00-\x1f]')
 """What no JSON text has without an escape, and the escape."""
 
+FEW_BYTES: Final = 16
+SPACE: Final = 0x20
+QUOTE: Final = 0x22
+BACKSLASH: Final = 0x5C
+
 
 class Scanner(Tally):
     """Feed it every byte of a stream, in any pieces.
@@ -41,8 +46,8 @@ class Scanner(Tally):
     """
 
     __slots__ = (
-        "_after_cr", "_data", "_held", "_held_size", "_lead", "_lessons", "_middle", "_size", "_skipping", "_trail",
-        "clean", "events", "open",
+        "_after_cr", "_data", "_ending", "_held", "_held_size", "_lead", "_lessons", "_middle", "_size", "_skipping",
+        "_trail", "clean", "events", "open",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -58,6 +63,7 @@ class Scanner(Tally):
         self._after_cr = False
         self._middle = b""  # from the text to a token's id, where ids are told
         self._lead = self._trail = b""  # what surrounds the text in events that say one token and nothing else
+        self._ending = b""  # the trail, and the end of its event
         self._lessons = LESSONS
 
     @property
@@ -86,6 +92,11 @@ class Scanner(Tally):
         if not self.clean or not data.endswith(b"\n\n"):
             self._feed_lines(data)
             return False
+        lead, ending = self._lead, self._ending
+        if lead and data.startswith(lead) and data.endswith(ending) and _plain(data[len(lead) : -len(ending)]):
+            self.events += 1
+            self.tokens += 1
+            return True
         glance, at = True, 0
         blocks = data.split(b"\n\n")
         blocks.pop()
@@ -107,15 +118,13 @@ class Scanner(Tally):
         lead, trail = self._lead, self._trail
         if not event.startswith(lead):
             return False
-        if event.endswith(trail):
-            text = event[len(lead) : -len(trail)]
-            if text and _UNUSUAL.search(text) is None:
-                return True
+        if event.endswith(trail) and _plain(event[len(lead) : -len(trail)]):
+            return True
         middle = self._middle
         if not middle or not event.endswith(_CLOSE):
             return False
         text, told, digits = event[len(lead) : -len(_CLOSE)].partition(middle)
-        return bool(text) and bool(told) and digits.isdigit() and _UNUSUAL.search(text) is None
+        return bool(told) and digits.isdigit() and _plain(text)
 
     def _read_one(self, event: bytes) -> None:
         """One event of one line."""
@@ -141,8 +150,9 @@ class Scanner(Tally):
         for key in _KEYS:
             begin = event.find(key) + len(key)
             end = event.find(b'"', begin)
-            if len(key) <= begin < end and _UNUSUAL.search(event, begin, end) is None:
+            if len(key) <= begin < end and _plain(event[begin:end]):
                 self._lead, self._trail = event[:begin], event[end:]
+                self._ending = self._trail + b"\n\n"
                 at = event.find(_TOLD, end) + len(_TOLD)
                 told = at > end and event.endswith(_CLOSE) and event[at : -len(_CLOSE)].isdigit()
                 self._middle = event[end:at] if told else b""
@@ -198,6 +208,17 @@ class Scanner(Tally):
         self._size = 0
         self.open = False
         self._skipping = False
+
+
+def _plain(text: bytes) -> bool:
+    """Whether this, between two quotes, is all of a JSON text that is not empty and escapes nothing."""
+    if not 0 < len(text) <= FEW_BYTES:
+        return bool(text) and _UNUSUAL.search(text) is None
+    for at in range(len(text)):  # a token has few bytes, and compiled, a look at each costs less than a search
+        byte = text[at]
+        if byte < SPACE or byte in (QUOTE, BACKSLASH):
+            return False
+    return True
 
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
