@@ -156,8 +156,8 @@ class Attempt:
     def expired(self, at: float) -> float:
         """The deadline passed. Returns a new one if something was heard in time after all, else ends the attempt."""
         kind = OVERDUE[self._state]
-        timeouts = self._plane.config.timeouts
-        patience = (0.0, timeouts.connect_s, timeouts.first_byte_s, timeouts.idle_s)[self._state]
+        plane = self._plane
+        patience = (0.0, plane.connect_s, plane.first_byte_s, plane.idle_s)[self._state]
         if self._state == STREAMING and self._upstream is not None:
             later = self._upstream.heard_at + patience
             if later > at:
@@ -185,7 +185,7 @@ class Attempt:
         relay = self._relay
         if relay is None or not (relay.complete or self._upstream is not None):
             return False
-        self._exchange.wait(self._plane.config.timeouts.idle_s)
+        self._exchange.wait(self._plane.idle_s)
         relay.go_on()
         return True
 
@@ -230,9 +230,9 @@ class Attempt:
 
     def under_way(self, connected: bool) -> None:
         """The call it rides on is being connected, or was sent."""
-        timeouts = self._plane.config.timeouts
+        plane = self._plane
         self._state = SENT if connected else CONNECTING
-        self._exchange.wait(timeouts.first_byte_s if connected else timeouts.connect_s)
+        self._exchange.wait(plane.first_byte_s if connected else plane.connect_s)
 
     def alone(self) -> None:
         """Send it by itself: nobody joined it, or the call it rode on came to nothing."""
@@ -257,7 +257,7 @@ class Attempt:
     def response(self, head: ResponseHead, length: int) -> None:
         """A response begins."""
         self._state = STREAMING
-        self._wait(self._plane.config.timeouts.idle_s)
+        self._wait(self._plane.idle_s)
         if self._target is not None and self._target.sample_header:
             self._free_sample(self._target, head)
         self._begin(head, length)
@@ -390,7 +390,7 @@ class Attempt:
 
     def _connect(self, target: Target) -> None:
         self._state = CONNECTING
-        self._wait(self._plane.config.timeouts.connect_s)
+        self._wait(self._plane.connect_s)
         self._connecting = self._plane.pool.connect(target, self._connected, self._unconnected)
 
     def _connected(self, connection: UpstreamConnection) -> None:
@@ -405,7 +405,7 @@ class Attempt:
         self._state = SENT
         self._upstream = connection
         exchange, plane = self._exchange, self._plane
-        self._wait(plane.config.timeouts.first_byte_s)
+        self._wait(plane.first_byte_s)
         parsed, mover = exchange.parsed, exchange.mover
         self.injected_usage = parsed.usage_edit is not None and plane.wants_usage(parsed.model)
         command = self._command

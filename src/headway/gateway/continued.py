@@ -258,7 +258,7 @@ class Continued(Attempt):
     def _send(self, target: Target, connection: UpstreamConnection) -> None:
         self._state = SENT
         self._upstream = connection
-        self._wait(self._plane.config.timeouts.first_byte_s)
+        self._wait(self._plane.first_byte_s)
         assert self._ready is not None
         ask = self._ready.ask
         head = target.towards(self._exchange.upstream_head(target, self.id, len(ask.body)), ask.path)

@@ -286,7 +286,7 @@ class Exchange:
         self._attempt = attempt
         self.ticket.replica = attempt.replica
         self.ticket.attempts += 1
-        self.wait(self.plane.config.timeouts.idle_s)
+        self.wait(self.plane.idle_s)
         if self._client.paused:
             attempt.pause()
 

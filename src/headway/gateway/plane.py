@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from headway.core.commands import LevelChanged
 from headway.core.ids import RequestId
@@ -46,6 +46,10 @@ class Plane:
     def __init__(self, config: GatewayConfig, reader: HeadReader, telemetry: Telemetry) -> None:
         self.config = config
         self.limits = config.limits
+        timeouts = config.timeouts
+        self.connect_s: Final = timeouts.connect_s  # here, because they are read several times per request
+        self.first_byte_s: Final = timeouts.first_byte_s
+        self.idle_s: Final = timeouts.idle_s
         self.reader = reader
         self.telemetry = telemetry
         self.routes = Routes(config.paths)
@@ -54,7 +58,7 @@ class Plane:
         self.unread = Notes(RequestHead(b"", b"", b"1", b"", {}), None, config, self.cors)  # of a head that is none
         self.sweeper = Sweeper()
         self.soon = Soon()
-        self.pool = Pool(reader, self.sweeper, config.timeouts.pool_idle_s)
+        self.pool = Pool(reader, self.sweeper, timeouts.pool_idle_s)
         self.model_list = ModelList()
         self.models: frozenset[str] = frozenset()
         self.connections: set[ClientConnection] = set()

@@ -146,8 +146,8 @@ class ClientConnection:
         if self._phase == BUSY and self._exchange is not None:
             if not self.paused:
                 self._exchange.expired(at)
-            elif at - self._paused_at < self._plane.config.timeouts.idle_s:
-                self.deadline = self._paused_at + self._plane.config.timeouts.idle_s
+            elif at - self._paused_at < self._plane.idle_s:
+                self.deadline = self._paused_at + self._plane.idle_s
             else:
                 self.transport.abort()  # it did not read for as long as we would wait for an engine
         elif self._phase == BODY:
@@ -406,7 +406,7 @@ class ClientConnection:
     def _close(self) -> None:
         """Close once everything is written; a client that does not read gets as long as a slow engine would."""
         self._phase = LINGER
-        self.deadline = self._plane.sweeper.now + self._plane.config.timeouts.idle_s
+        self.deadline = self._plane.sweeper.now + self._plane.idle_s
         self.transport.close()
 
     def _linger(self) -> None:
