@@ -1,9 +1,10 @@
-"""How far the memory model is from engines' own start-up logs: `python benchmarks/memory_truth.py --data DIR`.
+"""How far the memory model is from engines' own start-up logs: `python benchmarks/memory_truth.py [--data DIR]`.
 
-DIR holds `vram_truth.csv`: logged measurements, each row naming its public source. Settings that a log does not show
-(max_num_seqs, max_num_batched_tokens) are the version's defaults; nothing is fitted here. Rows whose inputs are not
-known (another engine, no card, no utilisation, a model family that is not modelled) are listed with the reason, not
-judged. Prints Markdown: one line per row, errors by group, and who was said to fit against who did.
+Logged measurements, each row naming its public source: those in data/vram_found.csv, which we found in public
+repositories and issues after the model was written, and with --data those of `vram_truth.csv` in DIR. Settings that a
+log does not show (max_num_seqs, max_num_batched_tokens) are the version's defaults; nothing is fitted here. Rows whose
+inputs are not known (another engine, no card, no utilisation, a model family that is not modelled) are listed with the
+reason, not judged. Prints Markdown: one line per row, errors by group, and who was said to fit against who did.
 """
 
 import argparse
@@ -20,9 +21,18 @@ from headway.perfmodel.gpus import GIB, Gpu, custom
 from headway.perfmodel.memory import MemoryPlan
 from headway.perfmodel.versions import BadVersion, rules
 
+FOUND = Path(__file__).parent / "data" / "vram_found.csv"
+
 CARDS = (
     ("H100", "h100-80gb"),
+    ("H200", "h200-141gb"),
+    ("B200", "b200-180gb"),
     ("A100-80", "a100-80gb"),
+    ("A100-40", "a100-40gb"),
+    ("A40", "a40-48gb"),
+    ("RTX 5090", "rtx5090-32gb"),
+    ("RTX 4090", "rtx4090-24gb"),
+    ("RTX PRO 4500", "rtx5090-32gb"),
     ("L40S", "l40s-48gb"),
     ("RTX 4060", "rtx4060-8gb"),
     ("RTX 3090", "rtx3090-24gb"),
@@ -40,8 +50,14 @@ NAMES = {
     "Qwen2.5-Math-1.5B": "Qwen/Qwen2.5-Math-1.5B",
     "Qwen3-30B-A3B (inferred from 24,592 B/token/GPU and 57 GiB weights)": "Qwen/Qwen3-30B-A3B",
     "DeepSeek-R1 4-bit (moe wna16; model not named in excerpt)": "deepseek-ai/DeepSeek-R1-AWQ",
+    "Qwen/Qwen3.8-27B": "Qwen/Qwen3.5-27B",
+    "zai-org/GLM-5.1-FP8": "zai-org/GLM-5-FP8",
+    "MiniMaxAI/MiniMax-M2.7-AWQ": "MiniMaxAI/MiniMax-M2-AWQ",
 }
-"""Names that are descriptions; "inferred" rows have no other."""
+"""Names that are descriptions ("inferred" rows have no other), and models of the same shape as one that we know."""
+
+CAMPAIGN, OTHERS = "found, same campaign as most given rows", "found, other logs"
+GROUPS = {"vLLM >= 0.17": 17, "V1 < 0.17": 0}
 
 
 class Judged(msgspec.Struct):
@@ -71,7 +87,9 @@ class Judged(msgspec.Struct):
 
     @property
     def started(self) -> bool | None:
-        """Whether the real engine started; None when the log does not say for which length."""
+        """Whether the real engine started; None when the log does not say, or not for which length."""
+        if "started" in self.row:
+            return {"yes": True, "no": False}.get(self.row["started"])
         if not self.row["max_model_len"]:
             return None
         pool = number(self.row["kv_tokens"]) or number(self.row["available_kv_gib_per_gpu"])
@@ -79,11 +97,12 @@ class Judged(msgspec.Struct):
 
     @property
     def group(self) -> str:
-        """By core and version."""
+        """By core and version, rows that we found apart."""
         version = rules(self.row["engine_version"])
-        if version.first:
-            return "V0"
-        return "vLLM >= 0.17" if version.minor >= 17 else "V1 < 0.17"
+        age = "V0" if version.first else next(name for name, first in GROUPS.items() if version.minor >= first)
+        if "started" not in self.row:
+            return age
+        return CAMPAIGN if "llm-d-planner" in self.row["source"] else f"{OTHERS}, {age}"
 
 
 def number(text: str) -> float | None:
@@ -103,6 +122,8 @@ def judge(row: dict[str, str]) -> Judged:
     row = row | {"engine_version": text}
     if number(row["gpu_memory_utilization"]) is None:
         return Judged(row, why_not="utilisation not stated")
+    if not re.search(r"\d", text):
+        return Judged(row, why_not="version not stated")
     if "unsloth" in row["engine_version"]:
         return Judged(row, why_not="unsloth chooses max_num_seqs by the memory it finds; the row does not have it")
     if rules(text).first and not row["max_model_len"]:
@@ -117,11 +138,14 @@ def judge(row: dict[str, str]) -> Judged:
         model = catalogue.model(NAMES.get(row["model"], row["model"]))
     except catalogue.UnknownName:
         return Judged(row, why_not=f"model not modelled ({row['model'][:40]})")
+    if row["dtype"] == "float32":
+        model = msgspec.structs.replace(model, dtype="float32")
     seqs, batched = (re.search(rf"{name}=(\d+)", row["notes"]) for name in ("max_num_seqs", "max_num_batched_tokens"))
     try:
         plan = memory.plan(
             model,
             gpu,
+            precision="fp8" if "online" in row["weight_quant"] else "auto",
             tp=int(row["tp"]),
             pp=int(row["pp"] or 1),
             utilization=float(row["gpu_memory_utilization"]),
@@ -177,14 +201,15 @@ def group_lines(rows: list[Judged]) -> Iterator[str]:
     """Mean absolute errors by group; the pool in GiB stands in where a log has no tokens."""
     yield "| group | rows | weights | activation | KV tokens (GiB where not logged) | worst |"
     yield "|---|---|---|---|---|---|"
-    for group in ("vLLM >= 0.17", "V1 < 0.17", "V0"):
+    for group in sorted({one.group for one in rows if one.plan}, key=lambda name: ("V0" in name, name)):
         inside = [one for one in rows if one.plan and one.group == group and one.started is not False]
         pools = [abs(e) for one in inside if (e := pool_error(one)) is not None]
         cells = []
         for name in ("weights", "activation"):
             values = [abs(e) for one in inside if (e := one.errors[name]) is not None]
             cells.append(f"{statistics.mean(values):.2%}" if values else "-")
-        yield f"| {group} | {len(inside)} | {' | '.join(cells)} | {statistics.mean(pools):.2%} | {max(pools):.1%} |"
+        mean, worst = (statistics.mean(pools), max(pools)) if pools else (0.0, 0.0)
+        yield f"| {group} | {len(inside)} | {' | '.join(cells)} | {mean:.2%} | {worst:.1%} |"
 
 
 def pool_error(one: Judged) -> float | None:
@@ -201,18 +226,32 @@ def confusion_lines(rows: list[Judged]) -> Iterator[str]:
         yield f"| {words} | {pairs.count((said, True))} | {pairs.count((said, False))} |"
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with vram_truth.csv")
-    with (parser.parse_args().data / "vram_truth.csv").open() as lines:
-        rows = [judge(row) for row in csv.DictReader(lines)]
+def read(path: Path) -> list[Judged]:
+    """The rows of a file, judged."""
+    with path.open() as lines:
+        return [judge(row) for row in csv.DictReader(lines)]
+
+
+def report(rows: list[Judged]) -> None:
+    """Print the tables of one file."""
     for block in (row_lines(rows), group_lines(rows), confusion_lines(rows)):
         print("\n".join(block), end="\n\n")
     print("Not judged:\n")
     for one in rows:
         if one.plan is None:
             print(f"- row {one.row['row']}: {one.why_not}")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder with vram_truth.csv")
+    data = parser.parse_args().data
+    if data:
+        print("Given rows\n")
+        report(read(data / "vram_truth.csv"))
+    print("\nFound in public logs\n")
+    report(read(FOUND))
 
 
 if __name__ == "__main__":

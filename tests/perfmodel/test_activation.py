@@ -3,7 +3,7 @@
 import pytest
 
 from headway.perfmodel import catalogue
-from headway.perfmodel.activation import FIXED_BYTES, Run, activation_bytes
+from headway.perfmodel.activation import Run, activation_bytes, fixed_bytes
 from headway.perfmodel.gpus import GIB
 from headway.perfmodel.quantisation import Scheme, scheme
 from headway.perfmodel.versions import rules
@@ -61,7 +61,7 @@ def test_the_first_core_of_all_kept_what_it_reduced() -> None:
 def test_logits_of_all_tokens_in_the_first_v1() -> None:
     llama = catalogue.model("llama-3.1-8b")
     told = activation_bytes(llama, H100, rules("V1 0.7.0"), plain(), Run(256, 8192))
-    assert told == 2 * 8192 * (128256 + 4096) + FIXED_BYTES
+    assert told == 2 * 8192 * (128256 + 4096) + fixed_bytes(H100, Run(256, 8192))
 
 
 def test_large_images_can_be_the_peak() -> None:
@@ -95,3 +95,18 @@ def test_stacks_keep_a_row_of_each() -> None:
         for version in ("0.12.0", "0.13.0")
     )
     assert old - new > 2 * GIB  # time stamps of videos counted as pictures
+
+
+@pytest.mark.parametrize(
+    ("card", "model", "version", "tokens", "logged"),
+    [
+        ("rtx3090-24gb", "llama-3.1-8b", "V0 0.6.4", 20000, 2.07),
+        ("rtx3090-24gb", "llama-3.1-8b", "V0 0.6.4", 29000, 2.99),
+        ("rtx4090-24gb", "qwen3-8b", "0.10.2", 2048, 1.40),
+        ("l40s-48gb", "qwen3-8b", "0.12.0", 2048, 1.40),
+        ("rtx4060-8gb", "qwen2.5-7b", "V0 0.7.3", 4096, 1.42),
+    ],
+)
+def test_logged_peaks_of_smaller_cards(card: str, model: str, version: str, tokens: int, logged: float) -> None:
+    told = activation_bytes(catalogue.model(model), catalogue.gpu(card), rules(version), plain(), Run(256, tokens))
+    assert told / GIB == pytest.approx(logged, abs=0.01)

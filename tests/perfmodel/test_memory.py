@@ -70,7 +70,7 @@ def test_the_fused_allreduce_costs_only_where_it_runs() -> None:
     ada = memory.plan(LLAMA, catalogue.gpu("l40s-48gb"), tp=2, version="0.19.0").non_torch_bytes / GIB
     assert ada < 0.5
     eager = memory.plan(LLAMA, H100, tp=2, version="0.19.0", eager=True).non_torch_bytes / GIB
-    assert eager == pytest.approx(0.67, abs=0.01)  # the compiler fuses, and does not run
+    assert eager == pytest.approx(0.55, abs=0.01)  # the compiler fuses, and does not run; no graphs are captured
 
 
 def test_pipelines_bring_no_communication_of_their_own() -> None:

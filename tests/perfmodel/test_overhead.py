@@ -17,7 +17,7 @@ LLAMA, DEEPSEEK, NEXT = (catalogue.model(name) for name in ("llama-3.1-8b", "dee
     + [(5120, 4, 1, 2.17)],
 )
 def test_outside_of_pytorch_on_hopper(hidden: int, tp: int, pp: int, logged: float) -> None:
-    told = non_torch_bytes(H100, rules("0.19.0"), hidden, tp, pp)
+    told = non_torch_bytes(H100, rules("0.19.0"), hidden, tp, pp, profiled=True)
     assert told / GIB == pytest.approx(logged, abs=0.04)
 
 

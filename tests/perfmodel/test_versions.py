@@ -41,9 +41,7 @@ def test_samplers() -> None:
     assert rules("0.22.0").sampler(QWEN3, False) == "plain"
     assert rules("0.25.0").sampler(MIXTRAL, False) == "flashinfer"
     assert rules("0.24.0").sampler(catalogue.model("deepseek-v2-lite"), True) == "plain"
-    assert (
-        rules("0.24.0").sampler(catalogue.model("deepseek-v3"), True) == "flashinfer"
-    )  # not in the list
+    assert rules("0.24.0").sampler(catalogue.model("deepseek-v3"), True) == "flashinfer"  # not in the list
     assert rules("0.25.0").sampler(catalogue.model("qwen3.5-9b"), False) == "flashinfer"  # linear layers stay behind
     assert rules("0.29.0").sampler(MIXTRAL, True) == "plain"
 
@@ -66,7 +64,12 @@ def test_where_the_context_counts(text: str, counted: bool) -> None:
 
 def test_what_changed_with_a_version() -> None:
     assert [rules(v).tokens_by_length for v in ("0.20.0", "0.20.1", "0.21.0")] == [False, True, True]
-    assert [rules(v).whole_units for v in ("0.19.1", "0.20.0")] == [False, True]
+    assert [rules(v).graphs_profiled(QWEN3, False) for v in ("0.17.0", "0.18.0", "0.26.0", "0.29.0")] == [
+        False,
+        True,
+        False,
+        True,
+    ]
     assert [rules(v).videos_profiled for v in ("0.9.2", "0.10.0")] == [False, True]
     assert [rules(v).video_rows > 0 for v in ("0.10.2", "0.11.0", "0.12.0", "0.13.0")] == [False, True, True, False]
     assert [rules(v).mistral_format for v in ("0.11.0", "0.12.0")] == [False, True]

@@ -14,7 +14,7 @@ from headway.perfmodel.weights import MIB, Stage, allocated, stages, weights_byt
         ("meta-llama/Llama-3.1-8B-Instruct", "0.19.0", 1, 14.99),
         ("meta-llama/Llama-3.1-8B-Instruct", "0.19.0", 2, 7.51),
         ("Qwen/Qwen2.5-7B-Instruct", "0.19.0", 1, 14.25),
-        ("Qwen/Qwen2.5-7B-Instruct", "0.22.0", 1, 14.29),  # another allocator
+        ("Qwen/Qwen2.5-7B-Instruct", "0.22.0", 1, 14.29),  # 0.04 GiB more than before, we do not know why
         ("Qwen/Qwen3-8B", "0.19.0", 4, 3.82),
         ("moonshotai/Kimi-Dev-72B", "0.19.0", 4, 34.01),
         ("google/gemma-3-4b-it", "0.19.0", 1, 8.58),  # half a GiB of it rotary tables
@@ -40,7 +40,6 @@ def test_the_allocator_rounds_large_tensors_to_segments() -> None:
     assert allocated(9.5 * MIB) == 9.5 * MIB
     assert allocated(31.5 * MIB) == 32 * MIB  # half a MiB is not split off
     assert allocated(24.5 * MIB) == 24.5 * MIB  # one and a half is
-    assert allocated(24.5 * MIB, 2 * MIB) == 26 * MIB  # not in PyTorch 2.11
     assert allocated(32 * MIB) == 32 * MIB
 
 

@@ -23,12 +23,16 @@ PIVOT_ROWS = 3.5
 PLAIN_ROWS = 0.5
 """The second runner's dummy requests ask for no filter: only 16-bit logits."""
 
-BESIDE = 3.5
-"""Tensors of (tokens x hidden) beside the widest MLP tensors: its input, residual and output, and about half of one for
-attention's leftovers. From three logs: 3.42, 3.46, 3.5."""
+BESIDE, BESIDE_EAGER = 3.5, 3.0
+"""Tensors of (tokens x hidden) beside the widest MLP tensors: its input, residual and output, and in compiled graphs
+about half of one for attention's leftovers. From logs: 3.42, 3.46, 3.5 compiled; 3.00 and 3.00 of the first core, which
+did not compile."""
 
-FIXED_BYTES = 50 << 20
-"""cuBLAS's workspace (32 MiB on Hopper) and small buffers; logs of 0.17 to 0.19 leave 45 to 60 MiB unexplained."""
+CUBLAS_BYTES = {True: 32 << 20, False: 8 << 20}
+"""PyTorch's workspace for cuBLAS, on Hopper and Blackwell or on older cards."""
+
+SEQUENCE_BYTES = 18 << 10
+"""Small buffers of the sampler: logs leave 13 to 28 MiB unexplained at 1,024 sequences, 0 to 5 at 256."""
 
 
 FUSED_MXFP4 = ("hopper", "blackwell")
@@ -36,7 +40,8 @@ FUSED_MXFP4 = ("hopper", "blackwell")
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What the profiling run works on. `length`: max_model_len, which bounds the videos it makes up."""
+    """What the profiling run works on. `length`: max_model_len, which bounds the videos it makes up. `eager`: without
+    compiling."""
 
     seqs: int
     tokens: int
@@ -44,6 +49,7 @@ class Run(msgspec.Struct, frozen=True):
     first: bool = True
     last: bool = True
     length: int = 0
+    eager: bool = False
 
 
 def activation_bytes(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: Run) -> int:
@@ -53,13 +59,18 @@ def activation_bytes(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme
     seen = (
         _kept_images(model.vision, model.hidden, rules, run) if model.vision and run.first and not rules.first else 0.0
     )
-    layers = _layers(model, scheme, run) + (0.0 if keeps else _experts(model, run, rules))
+    layers = _layers(model, rules, scheme, run) + (0.0 if keeps else _experts(model, run, rules))
     if rules.reductions_kept and run.tp > 1:
         layers += 2 * model.layers * 2.0 * run.tokens * model.hidden
     sampling = _sampler(model, gpu, rules, scheme, run) if run.last else 0.0
     peak = max(layers, sampling) + kept + seen
     images = _tower(model.vision, rules, run) if model.vision and run.first and not rules.first else 0.0
-    return int(max(peak, images + seen)) + FIXED_BYTES
+    return int(max(peak, images + seen)) + fixed_bytes(gpu, run)
+
+
+def fixed_bytes(gpu: Gpu, run: Run) -> int:
+    """Workspaces and small buffers."""
+    return CUBLAS_BYTES[gpu.generation in ("hopper", "blackwell")] + SEQUENCE_BYTES * run.seqs
 
 
 def _sampler(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: Run) -> float:
@@ -75,7 +86,7 @@ def _sampler(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: R
     return (tensors + element / 4 - 0.5) * rows * vocab + scratch + hidden
 
 
-def _layers(model: Architecture, scheme: Scheme, run: Run) -> float:
+def _layers(model: Architecture, rules: Rules, scheme: Scheme, run: Run) -> float:
     """The widest MLP: its input projections and their product, beside what is as wide as the hidden state."""
     widest = 0.0
     if "d" in model.mlp_letters:
@@ -86,7 +97,8 @@ def _layers(model: Architecture, scheme: Scheme, run: Run) -> float:
     if model.latent:  # keys and values of a prompt are unpacked for all heads
         heads = model.heads / run.tp
         inside = max(inside, heads * (2 * (model.latent.nope + model.latent.rope) + model.latent.value))
-    return _element(scheme) * run.tokens * (inside + BESIDE * model.hidden)
+    beside = BESIDE_EAGER if rules.first or run.eager else BESIDE
+    return _element(scheme) * run.tokens * (inside + beside * model.hidden)
 
 
 def _element(scheme: Scheme) -> float:

@@ -148,7 +148,12 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         letters=model.mixer_letters[stage.start : stage.end],
     )
     parts = _parts(
-        model, gpu, settings, one, stage, activation.Run(seqs, batched, settings.tp, stage.first, stage.last, length)
+        model,
+        gpu,
+        settings,
+        one,
+        stage,
+        activation.Run(seqs, batched, settings.tp, stage.first, stage.last, length, settings.eager),
     )
     requested = int((settings.utilization or version.utilization) * gpu.memory_bytes)
     counted = version.graphs_counted(model, one.bits < 16)
@@ -189,7 +194,15 @@ def _parts(
         WEIGHTS: weights.weights_bytes(model, one, settings.tp, stage, version)
         + overhead.loading_bytes(model, version, gpu, run.tokens),
         ACTIVATIONS: activation.activation_bytes(model, gpu, version, one, run),
-        OUTSIDE: overhead.non_torch_bytes(gpu, version, model.hidden, settings.tp, settings.pp, settings.eager),
+        OUTSIDE: overhead.non_torch_bytes(
+            gpu,
+            version,
+            model.hidden,
+            settings.tp,
+            settings.pp,
+            settings.eager,
+            version.graphs_profiled(model, one.bits < 16),
+        ),
         GRAPHS: 0
         if settings.eager
         else overhead.cuda_graph_bytes(

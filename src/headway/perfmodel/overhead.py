@@ -13,7 +13,8 @@ CONTEXT_BYTES = {True: int(0.13 * GIB), False: int(0.05 * GIB)}
 of 0.11 to 0.17 on H100 have 0.12 to 0.14 GiB, logs of Turing to Ada cards 0.01 to 0.08."""
 
 GRAPH_PROFILING_BYTES = int(0.12 * GIB)
-"""Since 0.18 CUDA graphs are profiled before memory is measured, and what that loads stays: 0.25 GiB in all on H100."""
+"""Since 0.18 CUDA graphs are profiled before memory is measured, and what that loads stays: 0.25 GiB in all on H100.
+The second model runner did not before 0.29 (0.07 GiB in all of 0.26 on a card of 16 GiB)."""
 
 CONTEXT_PER_MULTIPROCESSOR = 4 << 20
 """An empty process on the card: local memory and stacks are reserved for every multiprocessor. 0.35 GiB with libraries
@@ -57,13 +58,15 @@ def loading_bytes(model: Architecture, version: Rules, gpu: Gpu, tokens: int) ->
     return workspaces + 2 * tokens * model.hidden * (model.vision.stacks - 1 if model.vision else 0)
 
 
-def non_torch_bytes(gpu: Gpu, version: Rules, hidden: int, tp: int, pp: int, eager: bool = False) -> int:
+def non_torch_bytes(
+    gpu: Gpu, version: Rules, hidden: int, tp: int, pp: int, eager: bool = False, profiled: bool = False
+) -> int:
     """Taken outside PyTorch's allocator on one GPU of a model with this hidden size. Pipelines cost next to nothing:
     their communicators are made before the engine begins to count (0.07 to 0.2 GiB in all at PP 2 and 4). All-reduces
-    are fused by the compiler, so not in `eager` mode."""
+    are fused by the compiler, so not in `eager` mode. `profiled`: CUDA graphs are captured for an estimate."""
     modern = gpu.generation in ("hopper", "blackwell")
     context = CONTEXT_BYTES[modern]
-    context += GRAPH_PROFILING_BYTES if version.minor >= 18 else 0
+    context += GRAPH_PROFILING_BYTES if profiled and not eager else 0
     context += CONTEXT_PER_MULTIPROCESSOR * gpu.multiprocessors if version.context_counted else 0
     if tp == 1:
         return context

@@ -42,6 +42,10 @@ class Rules(msgspec.Struct, frozen=True):
         second model runner estimated none before 0.29."""
         return self.minor >= 29 or (self.minor >= 20 and not self.runner_2(model, quantised))
 
+    def graphs_profiled(self, model: Architecture, quantised: bool) -> bool:
+        """Some CUDA graphs are captured for an estimate before memory is measured, whether or not it counts."""
+        return self.minor >= 29 or (self.minor >= 18 and not self.runner_2(model, quantised))
+
     @property
     def context_counted(self) -> bool:
         """Whatever the card holds beside tensors counts, the CUDA context included, instead of what was added since the
@@ -69,11 +73,6 @@ class Rules(msgspec.Struct, frozen=True):
     def reductions_kept(self) -> bool:
         """Inputs of all-reduces were freed at the end of a step only, until 0.2.6 avoided NCCL's record_stream."""
         return (self.minor, self.patch) < (2, 6)
-
-    @property
-    def whole_units(self) -> bool:
-        """PyTorch 2.11 and later, whose allocator does not split off less than a unit of 2 MiB (before: 1 MiB)."""
-        return self.minor >= 20
 
     @property
     def videos_profiled(self) -> bool:

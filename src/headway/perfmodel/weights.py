@@ -59,20 +59,18 @@ def weights_bytes(
     stage = stage or Stage(0, model.layers)
     copied = tp - 1 if version.mistral_format and stage.first and model.vision and model.vision.copied else 0
     tower = int(copied / tp * model.vision_parameters * _wide(scheme))
-    rest = 2 * MIB if version.whole_units else MIB
-    return tower + sum(allocated(size, rest) * count for size, count in _tensors(model, scheme, tp, stage))
+    return tower + sum(allocated(size) * count for size, count in _tensors(model, scheme, tp, stage))
 
 
-def allocated(size: float, rest: int = MIB) -> int:
+def allocated(size: float) -> int:
     """What PyTorch's caching allocator books for a tensor: tensors of 10 MiB and more get a segment of whole 2 MiB
-    units, and a `rest` of up to so much is not split off (CUDACachingAllocator, kMinLargeAlloc, kRoundLarge,
-    kSmallSize).
+    units, and a rest of up to 1 MiB is not split off (CUDACachingAllocator, kMinLargeAlloc, kRoundLarge, kSmallSize).
     """
     whole = -(-int(size) // 512) * 512
     if whole < 10 * MIB:
         return whole
     segment = -(-whole // (2 * MIB)) * 2 * MIB
-    return segment if segment - whole <= rest else whole
+    return segment if segment - whole <= MIB else whole
 
 
 def _tensors(model: Architecture, scheme: Scheme, tp: int, stage: Stage) -> Iterator[tuple[float, int]]:
