@@ -94,7 +94,7 @@ def test_stacks_keep_a_row_of_each() -> None:
         activation_bytes(model, H100, rules(version), plain(), Run(256, 2048, length=262144))
         for version in ("0.12.0", "0.13.0")
     )
-    assert old - new > 2 * GIB  # time stamps of videos counted as pictures
+    assert old - new > 1.5 * GIB  # time stamps of videos counted as pictures
 
 
 @pytest.mark.parametrize(
@@ -110,3 +110,18 @@ def test_stacks_keep_a_row_of_each() -> None:
 def test_logged_peaks_of_smaller_cards(card: str, model: str, version: str, tokens: int, logged: float) -> None:
     told = activation_bytes(catalogue.model(model), catalogue.gpu(card), rules(version), plain(), Run(256, tokens))
     assert told / GIB == pytest.approx(logged, abs=0.01)
+
+
+def test_towers_are_split_over_gpus() -> None:
+    model = catalogue.model("qwen2.5-vl-7b")
+    one, four = (activation_bytes(model, H100, rules("0.32.0"), plain(), Run(8, 2048, tp)) for tp in (1, 4))
+    assert four < 0.6 * one
+
+
+def test_a_tower_that_rotates_in_float32() -> None:
+    model, a100 = catalogue.model("qwen3-vl-30b-a3b"), catalogue.gpu("a100-80gb")
+    one, four = (
+        activation_bytes(model, a100, rules("0.11.0"), plain(), Run(256, 2048, tp, length=65536)) / GIB for tp in (1, 4)
+    )
+    assert one == pytest.approx(4.95, rel=0.1)  # two logs, less 0.05 and 0.25 outside PyTorch
+    assert four == pytest.approx(3.89, rel=0.02)

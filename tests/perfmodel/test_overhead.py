@@ -35,6 +35,12 @@ def test_all_reduces_are_fused_on_cards_that_can() -> None:
     assert non_torch_bytes(H100, rules("0.16.0"), 4096, 2, 1) < GIB
 
 
+def test_more_than_two_gpus_without_nvlink_have_no_peer_buffers() -> None:
+    two, four = (non_torch_bytes(RTX3090, rules("0.11.0"), 4096, tp, 1) for tp in (2, 4))
+    assert two == four
+    assert non_torch_bytes(A100, rules("0.11.0"), 4096, 4, 1) > non_torch_bytes(A100, rules("0.11.0"), 4096, 2, 1)
+
+
 def test_graphs_estimated_and_captured() -> None:
     old, new = (cuda_graph_bytes(LLAMA, 32, rules(v), 1024, v > "0.2") for v in ("0.19.0", "0.20.0"))
     assert old / GIB == pytest.approx(0.91, rel=0.05)

@@ -126,13 +126,20 @@ def _kept_images(vision: Vision, hidden: int, rules: Rules, run: Run) -> float:
 
 
 def _tower(vision: Vision, rules: Rules, run: Run) -> float:
-    """The tower's own peak: as many patches, in attention (4 widths) and its MLP (2 inner widths)."""
+    """The tower's own peak: as many patches, in attention (4 widths) and its MLP (2 inner widths). All but its input
+    and output are split over GPUs, unless every one has the whole tower."""
     patches = _seen_tokens(vision, rules, run) * vision.token_patches
-    return 2.0 * patches * (4 * vision.width + 2 * vision.inner)
+    shared = 1 if vision.copied and rules.mistral_format else run.tp
+    inside = 2 * vision.width + 2 * vision.inner
+    if vision.stacks > 1:
+        inside = max(inside, (rules.tower_widths - 2) * vision.width)
+    return 2.0 * patches * (2 * vision.width + inside / shared)
 
 
 def _seen_tokens(vision: Vision, rules: Rules, run: Run) -> int:
     """Tokens of the images, or of the one video where that is larger, that are looked at while profiling."""
+    if vision.stacks > 1 and rules.video_tokens:
+        return max(run.tokens, rules.video_tokens)
     longest = vision.tokens
     if rules.videos_profiled and vision.tokens:
         longest *= max(1, min(vision.videos, run.length // vision.tokens))

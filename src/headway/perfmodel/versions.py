@@ -83,7 +83,18 @@ class Rules(msgspec.Struct, frozen=True):
     def video_rows(self) -> int:
         """Rows of the encoder cache that 0.11 and 0.12 fill for Qwen3-VL: 12,288 tokens of video with their time
         stamps, which the cache does not hold, counted as 12.5 tokens each."""
-        return 153_600 if self.minor in (11, 12) else 0
+        return self.video_tokens * 25 // 2
+
+    @property
+    def video_tokens(self) -> int:
+        """Tokens of the video that these versions look at in place of an image (0: of others)."""
+        return 12_288 if self.minor in (11, 12) else 0
+
+    @property
+    def tower_widths(self) -> int:
+        """Hidden widths alive at once in the attention of Qwen's towers: 0.11 rotated queries and keys in float32,
+        beside its copies of them."""
+        return 20 if self.minor == 11 else 4
 
     @property
     def mistral_format(self) -> bool:
