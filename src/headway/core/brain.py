@@ -7,7 +7,7 @@ body sends before it writes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from headway.core.admission import Admission
 from headway.core.attempts import Attempts
@@ -47,7 +47,7 @@ from headway.core.snapshot import FleetSnapshot
 from headway.core.standing import Replica
 from headway.core.variants import with_floor
 
-SHOWN = 100
+SHOWN: Final = 100
 """So many of those who wait are in a snapshot."""
 
 

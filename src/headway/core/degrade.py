@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from statistics import median
+from typing import Final
 
 from headway.core.burst import Pulse
 from headway.core.commands import Command, LevelChanged, Record
@@ -47,7 +48,7 @@ class Zone(enum.IntEnum):
     OVER = 3
 
 
-NEXT: dict[tuple[Level, Zone], Level] = {
+NEXT: Final[dict[tuple[Level, Zone], Level]] = {
     (Level.NORMAL, Zone.FULL): Level.NO_NEW_SESSIONS,
     (Level.NORMAL, Zone.OVER): Level.SHEDDING,
     (Level.NO_NEW_SESSIONS, Zone.OVER): Level.SHEDDING,

@@ -5,7 +5,7 @@ from typing import Final, final
 from headway.core.ids import ReplicaId
 from headway.core.request import RequestInfo
 
-SHORT_OUTPUT_TOKENS = 50.0
+SHORT_OUTPUT_TOKENS: Final = 50.0
 """Outputs expected below this are short: done within a few seconds, before they can hurt."""
 
 

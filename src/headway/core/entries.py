@@ -153,7 +153,7 @@ class Terms:
         self.disclosed: Final = disclosed
 
 
-PLAIN = Terms()
+PLAIN: Final = Terms()
 
 
 @final

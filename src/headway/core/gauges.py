@@ -5,6 +5,7 @@ the difference is kept until the next one. Reports that are outdated, partial or
 """
 
 from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -15,10 +16,10 @@ from headway.core.ledger import Account
 from headway.core.memory import Residual
 from headway.core.replica import LoadSample
 
-_MERGED = tuple(
+_MERGED: Final = tuple(
     name for name in LoadSample.__struct_fields__ if name not in ("replica_id", "taken_at", "epoch", "partial")
 )
-_MOVING = ("kv_used_tokens", "kv_usage", "generated_tokens_total", "prompt_tokens_total")
+_MOVING: Final = ("kv_used_tokens", "kv_usage", "generated_tokens_total", "prompt_tokens_total")
 """Of the gauges, those that must change while tokens flow. (Counts of requests may well stay the same.)"""
 
 _gauges = attrgetter(*_MOVING, "running", "waiting")  # all at once: a report has two dozen fields

@@ -47,7 +47,7 @@ class Signal(enum.StrEnum):
     COLD = "cold"  # its engine woke or was started anew, and is to be warmed up
 
 
-BREAKER: dict[Phase, Breaker] = {
+BREAKER: Final[dict[Phase, Breaker]] = {
     Phase.PENDING: Breaker.HALF_OPEN,
     Phase.CLOSED: Breaker.CLOSED,
     Phase.OPEN: Breaker.OPEN,
@@ -55,7 +55,7 @@ BREAKER: dict[Phase, Breaker] = {
     Phase.TRIAL: Breaker.HALF_OPEN,
 }
 
-NEXT: dict[tuple[Phase, Signal], Phase] = {
+NEXT: Final[dict[tuple[Phase, Signal], Phase]] = {
     (Phase.PENDING, Signal.PROBE_OK): Phase.CLOSED,
     (Phase.PENDING, Signal.SUCCESS): Phase.CLOSED,
     (Phase.CLOSED, Signal.TRIP): Phase.OPEN,
@@ -76,8 +76,8 @@ _TRIAL: Final = Phase.TRIAL
 _SUCCESS: Final = Verdict.SUCCESS
 """What every request asks for, looked up once: getting at a member of an enum takes as long as ten attributes."""
 
-UNREACHABLE = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
-AT_ONCE = UNREACHABLE | {OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.OUT_OF_MEMORY}
+UNREACHABLE: Final = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
+AT_ONCE: Final = UNREACHABLE | {OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.OUT_OF_MEMORY}
 """Kinds that open at once: refused or black-holed, one is proof enough and each costs a client its patience; out of
 memory, whoever is sent there meanwhile makes it worse."""
 
@@ -324,7 +324,7 @@ class Health:
         out.append(SetTimer(f"breaker:{self._id}", due))
 
 
-_ENTER: dict[Phase, Callable[[Health, float, Phase, list[Command]], None]] = {
+_ENTER: Final[dict[Phase, Callable[[Health, float, Phase, list[Command]], None]]] = {
     Phase.PENDING: Health._enter_pending,
     Phase.OPEN: Health._enter_open,
     Phase.PROBING: Health._enter_probing,

@@ -8,6 +8,7 @@ front of the queue, and whoever is sent makes room for nobody behind it.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from typing import Final
 
 from headway.core.admission import Admission, expired, lane, unpaced
 from headway.core.commands import Command, Hold, Reject, SetTimer
@@ -24,7 +25,7 @@ from headway.core.view import ReplicaView
 Send = Callable[[Job, Choice, float, list[Command]], None]
 """Dispatch a job to what was chosen for it."""
 
-_SOON_S = 0.001
+_SOON_S: Final = 0.001
 """A timer is never set nearer than this: whether a wait is over or just so depends on the last bit."""
 
 

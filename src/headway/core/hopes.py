@@ -12,18 +12,19 @@ done about it is not known here (holding), nor in which order they go (turns).
 """
 
 import math
+from typing import Final
 
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Waiting
 from headway.core.turns import Sorted, Turns
 
-_KNOWN = 8
+_KNOWN: Final = 8
 """Releases from which on the pace of a pool is known."""
 
-_PACE_MEMORY = 2.0
+_PACE_MEMORY: Final = 2.0
 """For how many times `watch_s` (up to twice that) the pace of a pool is remembered."""
 
-_EVERY_S = 1.0
+_EVERY_S: Final = 1.0
 
 
 class Spell:

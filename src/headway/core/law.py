@@ -9,8 +9,9 @@ it over outputs at risk in it. Which law is whose is not known here (length).
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from math import ceil
+from typing import Final
 
-_MAX_HAZARD = 0.999
+_MAX_HAZARD: Final = 0.999
 """No bin ends everything: what outlives all that was seen must still be divisible by its own survival."""
 
 

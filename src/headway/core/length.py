@@ -14,12 +14,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from math import exp
+from typing import Final
 
 from headway.core.constants import LengthConfig
 from headway.core.law import Counts, Law
 from headway.core.request import RequestInfo
 
-_NO_LIMIT = 1 << 60
+_NO_LIMIT: Final = 1 << 60
 
 
 class _Ratio:

@@ -41,7 +41,7 @@ class Verdict(enum.StrEnum):
     NEUTRAL = "neutral"
 
 
-VERDICT: dict[OutcomeKind, Verdict] = {
+VERDICT: Final[dict[OutcomeKind, Verdict]] = {
     OutcomeKind.OK: Verdict.SUCCESS,
     OutcomeKind.CLIENT_ERROR: Verdict.SUCCESS,  # it answered; a wrong key or prompt is not ill health
     OutcomeKind.BACKPRESSURE: Verdict.BACKPRESSURE,
@@ -64,7 +64,7 @@ VERDICT: dict[OutcomeKind, Verdict] = {
     OutcomeKind.CANCELLED: Verdict.NEUTRAL,
 }
 
-GOES_ON = frozenset({OutcomeKind.MIGRATED, OutcomeKind.EVICTED})
+GOES_ON: Final = frozenset({OutcomeKind.MIGRATED, OutcomeKind.EVICTED})
 """An attempt that ended, but not its request."""
 
 

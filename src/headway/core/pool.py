@@ -25,10 +25,10 @@ from headway.core.view import ReplicaView
 
 _CLOSED: Final = Phase.CLOSED  # looked up once: members of an enum are slow to get at, and this is asked per request
 
-SPARED = ("backpressure", "slow_start")
+SPARED: Final = ("backpressure", "slow_start")
 """Reasons that only ask to prefer others."""
 
-FALLBACKS = (SPARED, ("pending",), ("ejected",), ("unreachable",))
+FALLBACKS: Final = (SPARED, ("pending",), ("ejected",), ("unreachable",))
 """Who is used when nobody better is left, in this order."""
 
 

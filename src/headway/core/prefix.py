@@ -9,14 +9,15 @@ Text blocks are a guess about token blocks; `trust` is how far measured `cached_
 """
 
 from itertools import islice
+from typing import Final
 
 from headway.core.constants import PrefixConfig
 from headway.core.ids import ReplicaId
 
-_BYTES_PER_BLOCK = 92
+_BYTES_PER_BLOCK: Final = 92
 """A distinct block: an entry of a dict (30 to 60 bytes, by fill) and a mask of up to 60 replicas (32)."""
 
-_BYTES_PER_COPY = 108
+_BYTES_PER_COPY: Final = 108
 """A block at one replica: an entry of its dict of use, and the hash itself (48 as allocated)."""
 
 

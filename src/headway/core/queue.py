@@ -14,6 +14,7 @@ all at once, and find room when they do.
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Waiting
@@ -23,10 +24,10 @@ from headway.core.request import RequestInfo
 from headway.core.tenant import Tier
 from headway.core.turns import Sorted, Turns, discard
 
-_TOP = int(Tier.HIGH)
+_TOP: Final = int(Tier.HIGH)
 """As high as waiting lifts anybody: what is critical stays before what merely waited."""
 
-_PACE_STEP = 0.1
+_PACE_STEP: Final = 0.1
 """What the last gap counts for in the pace, once there were ten; until then all count alike, and nothing counts that
 never was."""
 

@@ -13,6 +13,7 @@ here (migration), nor who gives way (clearing).
 
 import math
 from collections.abc import Iterator
+from typing import Final
 
 from headway.core.clearing import surplus, victims
 from headway.core.commands import Command, SetTimer
@@ -34,13 +35,13 @@ from headway.core.tenant import Tier
 from headway.core.view import ReplicaView
 from headway.core.worth import Worth, holds, step_s
 
-TIMER = "rebalance:"
+TIMER: Final = "rebalance:"
 
 IMMINENT_S, IMMINENT = 1.0, 0.5
 """A pool that will rather overflow than not within so many seconds, while nobody has room, lets somebody go: its engine
 would preempt one anyway, and might take one that matters more."""
 
-URGENT_S = 0.05
+URGENT_S: Final = 0.05
 """When an urgent request has to wait, replicas are compared at once, but not more often than this."""
 
 
@@ -58,7 +59,7 @@ class Strategy:
         self.overflow = overflow
 
 
-STRATEGIES: dict[str, Strategy] = {
+STRATEGIES: Final[dict[str, Strategy]] = {
     "balanced": Strategy(slow=math.inf, spare=0.0, gap=0.25, ticks=1, overflow=1.0),
     "latency": Strategy(slow=0.85, spare=0.70, gap=0.35, ticks=3, overflow=1.0),
     "throughput": Strategy(slow=1.20, spare=0.85, gap=0.20, ticks=2, overflow=0.5),
@@ -70,7 +71,7 @@ where they were most frequent (docs/migration.md). "plain": where steps take 35 
 memory is 85 % full, evict what matters least; else leave everything alone. "freeness": as Llumnix, from the least to
 the most free, for comparison."""
 
-PLAIN_FULL = 0.85
+PLAIN_FULL: Final = 0.85
 
 
 class Rebalance:

@@ -8,6 +8,7 @@ comes and nothing is wrong.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from headway.core.admission import Admission
 from headway.core.commands import Command, Reject, SetTimer
@@ -27,11 +28,11 @@ from headway.core.standing import Replica
 from headway.core.tenant import Tier
 from headway.core.view import ReplicaView
 
-TIMER = "degrade:"
+TIMER: Final = "degrade:"
 
-_WELL = (False, "")
+_WELL: Final = (False, "")
 
-_WORDS = {
+_WORDS: Final = {
     "shed": "the model is overloaded, and more important requests come first",
     "new_sessions_refused": "the model is overloaded, and serves only sessions that have begun",
 }

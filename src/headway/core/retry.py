@@ -26,7 +26,7 @@ class Rule(enum.StrEnum):
     HEALTHY_ONLY = "healthy_only"  # the fleet may be overloaded: only where nothing is wrong
 
 
-RULES: dict[OutcomeKind, Rule] = {
+RULES: Final[dict[OutcomeKind, Rule]] = {
     OutcomeKind.OK: Rule.NEVER,
     OutcomeKind.CLIENT_ERROR: Rule.NEVER,
     OutcomeKind.CLIENT_CLOSED: Rule.NEVER,
@@ -49,22 +49,24 @@ RULES: dict[OutcomeKind, Rule] = {
     OutcomeKind.CANCELLED: Rule.NEVER,  # by us for a deadline or shutdown; our own Abort is another matter
 }
 
-FINAL = frozenset({OutcomeKind.OK, OutcomeKind.CLIENT_ERROR, OutcomeKind.CLIENT_CLOSED})
+FINAL: Final = frozenset({OutcomeKind.OK, OutcomeKind.CLIENT_ERROR, OutcomeKind.CLIENT_CLOSED})
 """Ends after which the client needs nothing more."""
 
-RELAYED = frozenset(
+RELAYED: Final = frozenset(
     {OutcomeKind.BACKPRESSURE, OutcomeKind.SERVER_ERROR, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.IN_BAND_ERROR}
 )
 """Kinds that carry an answer of the engine worth giving to the client when no retry is left."""
 
 _OK: Final = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
 
-TIMEOUTS = frozenset({OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT})
-NOBODY = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
-UNTOUCHED = NOBODY | {OutcomeKind.NO_RESOURCES}
+TIMEOUTS: Final = frozenset({OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT})
+NOBODY: Final = frozenset({OutcomeKind.CONNECT_FAILED, OutcomeKind.CONNECT_TIMEOUT})
+UNTOUCHED: Final = NOBODY | {OutcomeKind.NO_RESOURCES}
 """Ends in which no engine had a part, unless something had been sent before."""
-KILLERS = frozenset({OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.CONNECT_FAILED, OutcomeKind.OUT_OF_MEMORY})
-DEATHS = KILLERS | {OutcomeKind.STALE_CONNECTION}
+KILLERS: Final = frozenset(
+    {OutcomeKind.RESET, OutcomeKind.TRUNCATED, OutcomeKind.CONNECT_FAILED, OutcomeKind.OUT_OF_MEMORY}
+)
+DEATHS: Final = KILLERS | {OutcomeKind.STALE_CONNECTION}
 """Ends that look as if the engine had died, if the request had been sent: a refused connection only after a reused one
 was lost with the request on it. A stale connection alone accuses nobody: engines close idle connections all
 the time. It counts against the request only if another try of it then kills for certain."""

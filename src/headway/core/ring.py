@@ -11,17 +11,18 @@ Source: Karger et al., Consistent hashing and random trees (1997).
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from typing import Final
 
 from headway.core.ids import ReplicaId
 
-_POINT_BYTES = 8
-CIRCLE = 2 ** (8 * _POINT_BYTES)
+_POINT_BYTES: Final = 8
+CIRCLE: Final = 2 ** (8 * _POINT_BYTES)
 """Places on a ring."""
 
-_DIGEST_BYTES = 64
+_DIGEST_BYTES: Final = 64
 """The most that blake2b yields at once: eight points."""
 
-_LARGEST_WEIGHT = 16.0
+_LARGEST_WEIGHT: Final = 16.0
 """Weights beyond count as this: points cost memory, and whoever gives all replicas a weight of 1,000 means 1."""
 
 

@@ -15,8 +15,9 @@ does. Its dispatches are charged like all, so that others leave room; it waits f
 """
 
 from collections.abc import Iterable, Set
+from typing import Final
 
-_MOST = 32  # versions of a model that are remembered, if none of its replicas has them
+_MOST: Final = 32  # versions of a model that are remembered, if none of its replicas has them
 
 
 class Newcomer:

@@ -7,14 +7,15 @@ up. So whoever floods the memory pushes out sessions of its own.
 """
 
 from collections import OrderedDict
+from typing import Final
 
 from headway.core.constants import SessionsConfig
 from headway.core.ring import place
 
-_GIVE_UP = 16
+_GIVE_UP: Final = 16
 """The tenant with most entries gives up one of this many of them at once: looking for it is not for every request."""
 
-_SWEPT = 2
+_SWEPT: Final = 2
 """Outdated entries of its own tenant that a new one clears away: more than itself, and never a thousand at once."""
 
 

@@ -18,6 +18,7 @@ fit then starts anew from what it leans on, multiplied by how far off it was.
 """
 
 from math import exp, isfinite, log, sqrt
+from typing import Final
 
 from headway.core.constants import SpeedConfig
 from headway.core.entries import Answered
@@ -27,16 +28,16 @@ from headway.core.view import Speed
 
 Vector = tuple[float, float, float]
 
-_TYPICAL_STEP: Vector = (1.0, 8.0, 8192.0)
+_TYPICAL_STEP: Final[Vector] = (1.0, 8.0, 8192.0)
 """Eight requests of a thousand tokens: where each coefficient of the prior is as credible as the others."""
 
-_TYPICAL_PREFILL: Vector = (1.0, 1024.0, 1.0)
+_TYPICAL_PREFILL: Final[Vector] = (1.0, 1024.0, 1.0)
 """The third coefficient is not used: prior and observations keep it 0."""
 
-_FASTEST_S_PER_TOKEN = 1e-7
+_FASTEST_S_PER_TOKEN: Final = 1e-7
 """No replica prefills more than ten million tokens a second; keeps the rate finite when the slope is fitted to 0."""
 
-_FASTEST_STEP_S = 1e-5
+_FASTEST_STEP_S: Final = 1e-5
 """No step takes less: the coefficients may all be fitted to 0 where nearly all time goes on prefill."""
 
 

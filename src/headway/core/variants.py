@@ -9,6 +9,7 @@ it said so, and is then told what it got.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from headway.core.commands import Reject
 from headway.core.ids import ReplicaId
@@ -17,10 +18,10 @@ from headway.core.precision import floor as named
 from headway.core.replica import ReplicaSpec
 from headway.core.request import RequestInfo
 
-HEADER = "x-headway-precision"
+HEADER: Final = "x-headway-precision"
 """Response header that names the precision of an answer that has less of it than its name stands for."""
 
-_RANKS = {name: rank for rank, name in FLOORS.items()}
+_RANKS: Final = {name: rank for rank, name in FLOORS.items()}
 
 
 def with_floor(request: RequestInfo) -> RequestInfo:

@@ -41,7 +41,7 @@ FAR: Final = float("inf")
 UNANSWERED_S: Final = 2.0
 """The brain answers before the call returns, or its turn comes within the same pass of the loop. A request it owes an
 answer for longer was forgotten: a fault of ours, which must cost the client an error and not its patience."""
-SHUTTING_DOWN = "the gateway is shutting down"
+SHUTTING_DOWN: Final = "the gateway is shutting down"
 WITHDRAWN: Final = {
     "replica_removed": "its replica was removed from the fleet",
     "replica_asleep": "its replica was put to sleep",

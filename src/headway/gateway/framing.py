@@ -16,8 +16,8 @@ MAX_CHUNK_LINE: Final = 1024  # a size and its extensions; both llhttp and hapro
 MAX_TRAILER_BYTES: Final = 8 * 1024
 MAX_EMPTY_BYTES: Final = 16 * 1024  # framing bytes in a row that carry no data: a flood of extensions or zeros
 
-_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})(?:;" + VALUE + rb")?")
-_TRAILER = re.compile(TOKEN + rb":" + VALUE)
+_SIZE: Final = re.compile(rb"([0-9a-fA-F]{1,8})(?:;" + VALUE + rb")?")
+_TRAILER: Final = re.compile(TOKEN + rb":" + VALUE)
 
 
 class BadFraming(ValueError):

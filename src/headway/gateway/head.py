@@ -10,44 +10,51 @@ No I/O, no state but the compiled expressions.
 
 import re
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
-VALUE = rb"[^\x00-\x08\n-\x1f\x7f]*+"
-FIELDS = rb"((?:\r\n" + TOKEN + rb":" + VALUE + rb")*)\r\n\r\n"
+TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+VALUE: Final = rb"[^\x00-\x08\n-\x1f\x7f]*+"
+FIELDS: Final = rb"((?:\r\n" + TOKEN + rb":" + VALUE + rb")*)\r\n\r\n"
 
-_REQUEST = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]++) HTTP/1\.([01])" + FIELDS)
-_RESPONSE = re.compile(rb"HTTP/1\.([01]) (([1-9][0-9][0-9])(?: " + VALUE + rb")?)" + FIELDS)
-_OTHER_VERSION = re.compile(rb"[A-Z]+ \S+ HTTP/[0-9]+(?:\.[0-9]+)?")
-_ABSOLUTE = re.compile(rb"(?i:https?)://([A-Za-z0-9.\-_~%:\[\]]+)(/[^#]*)?")
-_HOST = re.compile(rb"[A-Za-z0-9.\-_~%:\[\]]*")
-_LENGTH = re.compile(rb"[0-9]{1,15}")
-MAX_REMEMBERED = 1024
-MAX_REMEMBERED_BYTES = 2048
+_REQUEST: Final = re.compile(rb"(" + TOKEN + rb") ([\x21-\x7e]++) HTTP/1\.([01])" + FIELDS)
+_RESPONSE: Final = re.compile(rb"HTTP/1\.([01]) (([1-9][0-9][0-9])(?: " + VALUE + rb")?)" + FIELDS)
+_OTHER_VERSION: Final = re.compile(rb"[A-Z]+ \S+ HTTP/[0-9]+(?:\.[0-9]+)?")
+_ABSOLUTE: Final = re.compile(rb"(?i:https?)://([A-Za-z0-9.\-_~%:\[\]]+)(/[^#]*)?")
+_HOST: Final = re.compile(rb"[A-Za-z0-9.\-_~%:\[\]]*")
+_LENGTH: Final = re.compile(rb"[0-9]{1,15}")
+MAX_REMEMBERED: Final = 1024
+MAX_REMEMBERED_BYTES: Final = 2048
 """A client repeats its head with every request, but for the length of the body; engines repeat theirs within a second.
 So heads are remembered without their length's digits: whatever digits stand there, the rest reads the same."""
 
-HOP_BY_HOP = (
+HOP_BY_HOP: Final = (
     rb"connection", rb"keep-alive", rb"proxy-connection", rb"proxy-authenticate", rb"proxy-authorization",
     rb"te", rb"trailer", rb"upgrade", rb"http2-settings",
 )  # fmt: skip
 """Headers that end at a proxy (RFC 9110, 7.6.1, and the ones in use besides)."""
 
-_FRAMING = (rb"content[-_]length", rb"transfer[-_]encoding")  # the underscore is a known way past a filter
-_REQUEST_NAMES = (
+_FRAMING: Final = (rb"content[-_]length", rb"transfer[-_]encoding")  # the underscore is a known way past a filter
+_REQUEST_NAMES: Final = (
     *_FRAMING, *HOP_BY_HOP, rb"host", rb"expect", rb"authorization", rb"x-api-key", rb"api-key", rb"content-type",
     rb"origin", rb"access-control-request-method", rb"x-request-id", rb"forwarded", rb"x-forwarded-[a-z]+",
     rb"accept-encoding",
 )  # fmt: skip
-_RESPONSE_NAMES = (*_FRAMING, *HOP_BY_HOP, rb"content-type", rb"content-encoding", rb"retry-after", rb"x-request-id")
-_ONCE = frozenset(
+_RESPONSE_NAMES: Final = (
+    *_FRAMING,
+    *HOP_BY_HOP,
+    rb"content-type",
+    rb"content-encoding",
+    rb"retry-after",
+    rb"x-request-id",
+)
+_ONCE: Final = frozenset(
     (b"host", b"content-length", b"transfer-encoding", b"authorization", b"x-api-key", b"api-key", b"content-type",
      b"expect", b"origin")
 )  # fmt: skip
 """Two lines of one of these contradict each other: the request is ambiguous."""
-_KEPT = frozenset((b"content-type", b"content-encoding", b"retry-after", b"origin"))
+_KEPT: Final = frozenset((b"content-type", b"content-encoding", b"retry-after", b"origin"))
 """Read and passed on."""
-_CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"api-key"))
+_CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key"))
 """Never passed on as they are, whatever the settings read them for."""
 
 

@@ -1,5 +1,7 @@
 """What follows from a request's head alone. Worked out once per distinct head and kept with it."""
 
+from typing import Final
+
 from headway.gateway.config import GatewayConfig
 from headway.gateway.head import Refusal, RequestHead
 from headway.gateway.headers import CorsLines, client_id
@@ -8,14 +10,14 @@ from headway.gateway.routes import UNMATCHED, Kind, Route
 from headway.gateway.target import Target
 from headway.telemetry.redact import without_secrets
 
-METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"))
+METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"))
 """Others share a name in the log: a client may call its method what it likes."""
 
-MAX_SESSION_KEY_CHARS = 256
-MAX_DEADLINE_S = 86_400.0
-MAX_NAME_CHARS = 64
-ENDLESS_NAME = Refusal(400, "invalid_header", f"A name in a header has at most {MAX_NAME_CHARS} characters.")
-CHALLENGE = b"\r\nwww-authenticate: Bearer"
+MAX_SESSION_KEY_CHARS: Final = 256
+MAX_DEADLINE_S: Final = 86_400.0
+MAX_NAME_CHARS: Final = 64
+ENDLESS_NAME: Final = Refusal(400, "invalid_header", f"A name in a header has at most {MAX_NAME_CHARS} characters.")
+CHALLENGE: Final = b"\r\nwww-authenticate: Bearer"
 
 
 class Notes:

@@ -35,7 +35,7 @@ from headway.wire.splice import Octets
 if TYPE_CHECKING:
     from headway.gateway.protocol import ClientConnection
 
-ENOUGH_REPORTS = 32
+ENOUGH_REPORTS: Final = 32
 """Usage reports after which a model's bytes-per-token ratio counts as known (inject_usage: learn)."""
 
 

@@ -27,14 +27,14 @@ MAX_IGNORED_BODY_BYTES: Final = 64 * 1024  # a refused request's body up to here
 LAST_CALL_S: Final = 1.0  # how long a drain waits for the first request of a fresh connection
 LINGER_S: Final = 2.0  # how long a refused sender may go on before the connection is reset under it
 
-TARGET_TOO_LONG = Refusal(414, "uri_too_long", "The request target is too long.")
-HEAD_TOO_LARGE = Refusal(431, "head_too_large", "The request head is too large.")
-MALFORMED = Refusal(400, "bad_request", "The request head is malformed.")
-HEAD_TOO_SLOW = Refusal(408, "head_timeout", "The request head took too long.")
-BODY_TOO_SLOW = Refusal(408, "body_timeout", "The request body took too long.")
-BODY_TOO_LARGE = Refusal(413, "body_too_large", "The request body is too large.")
-ODD_EXPECTATION = Refusal(417, "expectation_failed", "Only 100-continue is understood.")
-TOO_MANY_BODIES = Refusal(503, "overloaded", "Too many request bodies are being held.")
+TARGET_TOO_LONG: Final = Refusal(414, "uri_too_long", "The request target is too long.")
+HEAD_TOO_LARGE: Final = Refusal(431, "head_too_large", "The request head is too large.")
+MALFORMED: Final = Refusal(400, "bad_request", "The request head is malformed.")
+HEAD_TOO_SLOW: Final = Refusal(408, "head_timeout", "The request head took too long.")
+BODY_TOO_SLOW: Final = Refusal(408, "body_timeout", "The request body took too long.")
+BODY_TOO_LARGE: Final = Refusal(413, "body_too_large", "The request body is too large.")
+ODD_EXPECTATION: Final = Refusal(417, "expectation_failed", "Only 100-continue is understood.")
+TOO_MANY_BODIES: Final = Refusal(503, "overloaded", "Too many request bodies are being held.")
 
 
 HEAD: Final = 0  # waiting for a request, or within its head

@@ -18,14 +18,14 @@ from headway.wire.usage import NO_FACTS, Answer, Facts
 
 MAX_HELD_ANSWER_BYTES: Final = 1024 * 1024
 MAX_HELD_ERROR_BYTES: Final = 64 * 1024
-RETRYABLE_STATUS = frozenset((429, 500, 502, 503, 504))
+RETRYABLE_STATUS: Final = frozenset((429, 500, 502, 503, 504))
 """Refusals worth a try elsewhere. 500 too: a vLLM that shuts down gives it to new requests while its health is 200, and
 to those it was working on when its engine process dies."""
 
-NOT_OFFERED = 501
+NOT_OFFERED: Final = 501
 """llama.cpp's answer to embeddings when it was started for chat: about the request, not about the engine's health."""
 
-TIMEOUTS = frozenset((OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT, OutcomeKind.CONNECT_TIMEOUT))
+TIMEOUTS: Final = frozenset((OutcomeKind.FIRST_BYTE_TIMEOUT, OutcomeKind.IDLE_TIMEOUT, OutcomeKind.CONNECT_TIMEOUT))
 
 
 OK: Final = OutcomeKind.OK

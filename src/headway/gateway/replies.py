@@ -2,13 +2,14 @@
 
 import math
 from http import HTTPStatus
+from typing import Final
 
 from headway.gateway.headers import POSITION_HEADER, WAIT_HEADER
 from headway.wire.errors import error_body
 
-_STATUS_LINES = {status.value: b"%d %s" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+_STATUS_LINES: Final = {status.value: b"%d %s" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 _STATUS_LINES[413] = b"413 Content Too Large"
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def connection_line(minor: int, keep_alive: bool) -> bytes:

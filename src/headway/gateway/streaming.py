@@ -238,7 +238,7 @@ class StreamRelay(Holding):
 Relay = PlainRelay
 
 
-_BY_MEDIA: dict[bytes, type[Relay]] = {b"application/json": AnswerRelay, b"text/event-stream": StreamRelay}
+_BY_MEDIA: Final[dict[bytes, type[Relay]]] = {b"application/json": AnswerRelay, b"text/event-stream": StreamRelay}
 
 
 def choose(head: ResponseHead) -> type[Relay]:

@@ -6,13 +6,13 @@ brain's) are the driver's business.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from headway.runtime.clock import now
 
-SWEEP_S = 0.1  # a pass over 15,000 connections takes about 1 ms
-STALLED_S = 1.0  # a pass this late means that the process itself was not run, or blocked
-SOON_S = 0.01  # how long a head or a preface may wait for the content behind it: not felt by anyone
+SWEEP_S: Final = 0.1  # a pass over 15,000 connections takes about 1 ms
+STALLED_S: Final = 1.0  # a pass this late means that the process itself was not run, or blocked
+SOON_S: Final = 0.01  # how long a head or a preface may wait for the content behind it: not felt by anyone
 
 
 class Patient(Protocol):

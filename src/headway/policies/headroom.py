@@ -18,13 +18,14 @@ Without a trusted report R is what we have in flight; without a known capacity t
 
 from collections.abc import Sequence
 from math import fsum
+from typing import Final
 
 from headway.core.demand import Demand
 from headway.core.plugin import Chance, Plugin
 from headway.core.view import ReplicaView
 from headway.policies.weights import HeadroomConfig
 
-_NEARLY_FULL = 0.02
+_NEARLY_FULL: Final = 0.02
 """Share of the pool from which on fuller makes no difference."""
 
 

@@ -7,6 +7,7 @@ known here (measure).
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from headway.core.commands import Moved
 from headway.perfmodel.decoding import Job
@@ -16,7 +17,7 @@ from headway.sim.replica import SimReplica
 from headway.workload.request import Request
 
 OK, SHED, FAILED, OPEN = range(4)
-_REFERENCE = Batch(32, 32_000, 0, 0.0, 32)
+_REFERENCE: Final = Batch(32, 32_000, 0, 0.0, 32)
 
 
 class Columns:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headway.core.commands import (
     Abort,
@@ -51,15 +51,15 @@ from headway.sim.replica import SimReplica
 from headway.sim.scenario import MODEL, Fault, Scenario, tiers
 from headway.workload.request import Request
 
-CONNECT_S = 0.001
+CONNECT_S: Final = 0.001
 """Until a refused connection or a probe's answer is heard of."""
 
-TIMELINE_S = 1.0
+TIMELINE_S: Final = 1.0
 
-BLOCK = 16
+BLOCK: Final = 16
 """Tokens of a KV block, as in `prompt`."""
 
-_OK = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
+_OK: Final = OutcomeKind.OK  # looked up once: members of an enum are slow to get at
 
 
 class Deciding(Protocol):

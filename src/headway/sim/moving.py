@@ -6,7 +6,7 @@ place. If that takes too long, or the target is lost, the client gets what was h
 """
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from headway.core.commands import Migrate
 from headway.core.ids import AttemptId
@@ -14,7 +14,7 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.perfmodel.decoding import Job
 from headway.sim.replica import SimReplica
 
-PATIENCE_S = 2.0
+PATIENCE_S: Final = 2.0
 """What is held back of a source is given to the client after so long."""
 
 

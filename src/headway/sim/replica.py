@@ -5,6 +5,7 @@ It knows attempts, not requests, and nothing of the brain. The driver asks when 
 
 import math
 import random
+from typing import Final
 
 from headway.core.ids import AttemptId
 from headway.core.replica import LoadSample
@@ -13,7 +14,7 @@ from headway.perfmodel.jump import Happened, JumpEngine
 from headway.sim.scenario import Truth
 from headway.sim.truth import Ground
 
-_NOISE = 509  # a prime: the same noise never meets the same step pattern twice
+_NOISE: Final = 509  # a prime: the same noise never meets the same step pattern twice
 
 
 class SimReplica:

@@ -1,6 +1,6 @@
 """One client request, as the accounts, the metrics and the access log see it. A value, nothing else."""
 
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from headway.core.ids import RequestId
 
@@ -9,7 +9,7 @@ Account = Literal["ok", "client_error", "server_error", "client_closed", "shed"]
 started = ok + client_error + server_error + client_closed + shed, once nothing is in flight.
 `shed` is our own refusal for lack of room; an error inside a 200 stream is a server_error."""
 
-ACCOUNTS: tuple[Account, ...] = get_args(Account)
+ACCOUNTS: Final[tuple[Account, ...]] = get_args(Account)
 
 
 class Access:
@@ -77,7 +77,7 @@ class Access:
         self.bytes_out = bytes_out
 
 
-LOGGED = (
+LOGGED: Final = (
     "at", "request_id", "method", "path", "status", "account", "model", "client_request_id", "tenant", "code",
     "replica", "attempts", "queued_s", "ttft_s", "duration_s", "prompt_tokens", "cached_tokens", "output_tokens",
     "bytes_in", "bytes_out", "stream",

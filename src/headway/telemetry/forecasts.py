@@ -12,16 +12,16 @@ from headway.core.commands import Settled
 from headway.core.outcome import OutcomeKind
 from headway.telemetry.tally import Histogram, Table
 
-RATIO_BOUNDS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
+RATIO_BOUNDS: Final = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
 """Real over forecast: symmetric around 1 on a logarithmic scale, finest where a good forecast lies."""
 
-KEEP = 512
+KEEP: Final = 512
 """Latest errors of a kind: five of them lie beyond the 99th percentile."""
 
-MAX_MODELS = 32
+MAX_MODELS: Final = 32
 """Models with a window of their own (48 kB each); all further ones share one."""
 
-QUANTITIES = ("output_tokens", "prompt_tokens", "ttft_seconds", "kv_peak_tokens")
+QUANTITIES: Final = ("output_tokens", "prompt_tokens", "ttft_seconds", "kv_peak_tokens")
 """What is forecast of every request. The KV peak is all that it holds at its end: prompt and output."""
 
 Summary = dict[str, float]

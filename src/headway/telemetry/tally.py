@@ -6,17 +6,17 @@ Everything here runs on one thread.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from headway.core.outcome import OutcomeKind
 from headway.telemetry.access import Access, Account
 
 Cell = TypeVar("Cell")
 
-LATENCY_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
+LATENCY_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
 """From a cached small answer to the longest generation the default timeouts allow."""
 
-MAX_CELLS = 2048
+MAX_CELLS: Final = 2048
 """Hard cap on the label combinations of one table. Labels are bounded where they are made; this is the second lock."""
 
 

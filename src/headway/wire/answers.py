@@ -5,6 +5,7 @@ messages (`usage.input_tokens`), llama.cpp's own (`tokens_evaluated`), SGLang's 
 """
 
 import json
+from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -12,12 +13,12 @@ from msgspec import Raw
 from headway.wire.shapes import RawUsage, ReasonKind, WholeAnswer
 from headway.wire.usage import Answer, Usage
 
-LIMIT_WORDS = frozenset({"length", "max_tokens", "max_output_tokens", "limit"})
+LIMIT_WORDS: Final = frozenset({"length", "max_tokens", "max_output_tokens", "limit"})
 """Finish reasons that mean the token limit: OpenAI, Anthropic, Responses, llama.cpp."""
 
 
-_ANSWER = msgspec.json.Decoder(WholeAnswer)
-_REASON = msgspec.json.Decoder(str | ReasonKind | None)
+_ANSWER: Final = msgspec.json.Decoder(WholeAnswer)
+_REASON: Final = msgspec.json.Decoder(str | ReasonKind | None)
 
 
 def answer_of(body: bytes) -> Answer:

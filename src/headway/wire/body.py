@@ -8,7 +8,7 @@ from typing import Final, final
 from headway.wire.resume_pins import API
 from headway.wire.splice import Edit
 
-MAX_MODEL_CHARS = 512
+MAX_MODEL_CHARS: Final = 512
 """Longest model name taken. Real names are paths at most; a longer one would only bloat logs and error texts."""
 
 

@@ -5,6 +5,8 @@ send one event per token also when it is only half a character; but not the open
 says nothing. Token ids, running counts and usage reports are believed over counted events.
 """
 
+from typing import Final
+
 import msgspec
 from msgspec import Raw
 
@@ -23,18 +25,18 @@ from headway.wire.shapes import (
 )
 from headway.wire.usage import Usage
 
-NULL = b"null"
+NULL: Final = b"null"
 
 
-_CHUNK = msgspec.json.Decoder(Chunk)
-_OTHER = msgspec.json.Decoder(Other)
-_USAGE = msgspec.json.Decoder(RawUsage | None)
-_MESSAGE = msgspec.json.Decoder(Message)
-_STOP = msgspec.json.Decoder(Stop)
-_ERROR = msgspec.json.Decoder(Error | str | None)
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
-_ENDS = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
-_STATUS_OF = {
+_CHUNK: Final = msgspec.json.Decoder(Chunk)
+_OTHER: Final = msgspec.json.Decoder(Other)
+_USAGE: Final = msgspec.json.Decoder(RawUsage | None)
+_MESSAGE: Final = msgspec.json.Decoder(Message)
+_STOP: Final = msgspec.json.Decoder(Stop)
+_ERROR: Final = msgspec.json.Decoder(Error | str | None)
+_UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+_ENDS: Final = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+_STATUS_OF: Final = {
     b'"invalid_request_error"': 400, b'"BadRequestError"': 400, b'"rate_limit_error"': 429, b'"overloaded_error"': 503,
 }  # fmt: skip
 """What OpenAI, vLLM and Anthropic call errors whose status is not said, as the JSON they are written in."""

@@ -1,17 +1,18 @@
 """A rough measure of the images and sounds inside a prompt, found without decoding them."""
 
 import re
+from typing import Final
 
-TOKENS_EACH = 1_000
+TOKENS_EACH: Final = 1_000
 """Tokens assumed for one image, sound or file. Vision models of common families spend 700 to 1,600 tokens on a picture
 of about a megapixel (Qwen2.5-VL: one per 28x28 pixels, 1,369 at 1024x1024; Llama 3.2: 1,601 per tile), audio models
 some 25 per second. Only the order matters: a picture must not look like its 300,000 base64 characters of text."""
 
-_PART = re.compile(
+_PART: Final = re.compile(
     rb'"type"\s*:\s*"(?:image|image_url|input_image|input_audio|audio_url|video_url|input_file|file|document)"'
 )
-_PAYLOADS = (re.compile(rb";base64,"), re.compile(rb'"data"\s*:\s*"'))
-_LONG = 256  # a payload shorter than this is no medium
+_PAYLOADS: Final = (re.compile(rb";base64,"), re.compile(rb'"data"\s*:\s*"'))
+_LONG: Final = 256  # a payload shorter than this is no medium
 
 
 def measure(prompt: bytes) -> tuple[int, int]:

@@ -60,7 +60,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[AnyFields]]] = {
 _OTHER: Final[msgspec.json.Decoder[AnyFields]] = msgspec.json.Decoder(Fields)
 _ANYTHING: Final = msgspec.json.Decoder(Raw)
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError)
-_WHERE = re.compile(r"`\$\.(\w+)")
+_WHERE: Final = re.compile(r"`\$\.(\w+)")
 _ZERO: Final = frozenset({b"0", b"0.0"})
 _UNSET: Final = frozenset({b"null", b"false", b"[]", b"{}", b'""', b'"none"', b'{"type":"text"}'})
 

@@ -28,7 +28,7 @@ LESSONS: Final = 4
 _KEYS: Final = (b'content":"', b'"text":"', b'reasoning":"')
 _TOLD: Final = b'"token_ids":['
 _CLOSE: Final = b"]}]}"
-_UNUSUAL = re.compile(rb'["\\\x00-\x1f]')
+_UNUSUAL: Final = re.compile(rb'["\\\x00-\x1f]')
 """What no JSON text has without an escape, and the escape."""
 
 FEW_BYTES: Final = 16
@@ -221,12 +221,14 @@ def _plain(text: bytes) -> bool:
     return True
 
 
-_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
-_COMMENTS = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*")  # and empty lines; a last CR may get an LF
-_DATA = re.compile(rb"(?<![^\r\n])data:([^\r\n]*)")
+_BLANK_LINE: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+_COMMENTS: Final = re.compile(
+    rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?=[^\n])))*"
+)  # and empty lines; a last CR may get an LF
+_DATA: Final = re.compile(rb"(?<![^\r\n])data:([^\r\n]*)")
 
 
-_USAGE_ONLY = msgspec.json.Decoder(UsageOnly)
+_USAGE_ONLY: Final = msgspec.json.Decoder(UsageOnly)
 
 
 class UsageStripper:
