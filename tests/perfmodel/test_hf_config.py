@@ -38,6 +38,11 @@ def test_missing_fields_are_named() -> None:
     ("more", "words"),
     [
         ({"is_encoder_decoder": True}, "encoder-decoder models are not modelled"),
+        ({"model_type": "mamba2"}, "model_type mamba2: models without attention are not modelled"),
+        ({"mamba_d_ssm": 1024}, "attention and Mamba side by side"),
+        ({"zero_expert_num": 256}, "layers with two attentions"),
+        ({"layer_types": ["compressed_sparse_attention"] * 32}, "layers of the kind compressed_sparse_attention"),
+        ({"layer_types": ["linear_attention"] * 32}, "names linear layers, but not their sizes"),
         ({"cross_attention_layers": [3, 8]}, "cross-attention layers"),
         ({"compress_ratios": [0, 4]}, "compressed caches"),
         ({"attn_layer_period": 8, "model_type": "jamba", "mamba_d_conv": 4}, "names linear layers"),
@@ -129,3 +134,43 @@ def test_gemma_4_gives_full_layers_a_shape_of_their_own() -> None:
     assert model.heads_of("w") == (16, 256)
     assert model.value_is_key
     assert model.window_layers == 24
+
+
+def test_nemotron_h_as_newer_files_write_it() -> None:
+    text = {name: value for name, value in LLAMA.items() if name != "num_hidden_layers"} | {
+        "model_type": "nemotron_h",
+        "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"],
+        "mamba_num_heads": 64,
+        "n_routed_experts": 8,
+        "moe_intermediate_size": 64,
+    }
+    model = read("x", text)
+    assert (model.layers, model.mixers, model.mlps) == (4, "l-f-", "-m-d")
+
+
+def test_kimi_linear_as_transformers_writes_it() -> None:
+    text = LLAMA | {
+        "model_type": "kimi_linear",
+        "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 8,
+        "mlp_layer_types": ["dense"] + ["sparse"] * 31,
+        "linear_num_heads": 32,
+        "linear_head_dim": 128,
+        "num_experts": 4,
+        "moe_intermediate_size": 64,
+    }
+    model = read("x", text)
+    assert model.mlps == "d" + "m" * 31
+    assert model.linear
+    assert model.linear.state == 32 * 128 * 128
+
+
+def test_bamba_names_its_attention_layers() -> None:
+    model = read("x", LLAMA | {"model_type": "bamba", "attn_layer_indices": [9, 18, 27], "mamba_n_heads": 128})
+    assert [n for n, letter in enumerate(model.mixers) if letter == "f"] == [9, 18, 27]
+
+
+def test_what_a_nested_file_spares_is_seen() -> None:
+    said = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["re:.*self_attn.*"]}
+    model = read("x", {"model_type": "y", "text_config": LLAMA | {"quantization_config": said}})
+    assert model.quantisation == "nvfp4"
+    assert "qkv" in model.kept

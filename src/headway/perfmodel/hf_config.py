@@ -10,9 +10,11 @@ from typing import Any
 
 from headway.perfmodel import hf_rope as rope
 from headway.perfmodel.architectures import Architecture, Experts, Latent, Linear
-from headway.perfmodel.hf_layers import linear, mixers, mlps
+from headway.perfmodel.hf_layers import ConfigError, linear, mixers, mlps
 from headway.perfmodel.hf_vision import vision
 from headway.perfmodel.quantisation import of_config, spared
+
+__all__ = ["ConfigError", "read", "whole"]
 
 TIED_BY_DEFAULT = ("gemma", "falcon", "cohere", "gpt2", "bloom", "mpt", "gpt_bigcode", "starcoder2", "opt")
 """Families whose files leave tie_word_embeddings out because their class defaults to True."""
@@ -39,14 +41,17 @@ UNKNOWN = {
     "cross_attention_layers": "cross-attention layers (Llama 3.2 Vision)",
     "compress_ratios": "compressed caches (DeepSeek-V4)",
     "block_configs": "layers of different sizes (Nemotron-NAS)",
+    "zero_expert_num": "layers with two attentions (LongCat)",
+    "mamba_d_ssm": "layers with attention and Mamba side by side (Falcon H1)",
+    "num_mem_blocks": "blocks that layers share (Zamba 2)",
+    "block_types": "recurrent layers (RecurrentGemma)",
 }
 """Fields of families whose memory follows other formulas: a wrong answer would be worse than none."""
 
+NO_ATTENTION = ("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm", "reformer")
+"""Families without attention as we know it: they keep no cache that grows with a sequence."""
+
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
-
-
-class ConfigError(ValueError):
-    """This config.json does not say what is needed; the message names the field."""
 
 
 def read(name: str, config: Mapping[str, Any], *aliases: str) -> Architecture:
@@ -57,6 +62,10 @@ def read(name: str, config: Mapping[str, Any], *aliases: str) -> Architecture:
         for field, what in UNKNOWN.items():
             if part.get(field):
                 raise ConfigError(f"config.json has {field}: {what} are not modelled")
+        if part.get("model_type") in NO_ATTENTION:
+            raise ConfigError(
+                f"config.json has model_type {part['model_type']}: models without attention are not modelled"
+            )
     try:
         return _read(name, config, text, aliases)
     except KeyError as error:
@@ -67,7 +76,7 @@ def read(name: str, config: Mapping[str, Any], *aliases: str) -> Architecture:
 
 def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases: Sequence[str]) -> Architecture:
     kind = str(text.get("model_type", config.get("model_type", "")))
-    layers = whole(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    layers = _layers(text)
     hidden = whole(text, "hidden_size", "n_embd", "d_model")
     heads = whole(text, "num_attention_heads", "n_head", "n_heads", default=1) or 1
     full, window = _shapes(kind, text, hidden, heads)
@@ -125,6 +134,12 @@ def whole(text: Mapping[str, Any], *names: str, default: int | None = None) -> i
     return default
 
 
+def _layers(text: Mapping[str, Any]) -> int:
+    blocks = text.get("layers_block_type")  # newer files of Nemotron-H have no other field
+    listed = len(blocks) if isinstance(blocks, Sequence) else None
+    return whole(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers", default=listed)
+
+
 def _text_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     for part in TEXT_PARTS:
         inner = config.get(part)
@@ -180,7 +195,14 @@ def _intermediate(kind: str, text: Mapping[str, Any], hidden: int) -> int:
 def _max_position(text: Mapping[str, Any]) -> int:
     """What transformers derives the context from; YaRN files often name the longer one in rope_scaling only."""
     return whole(
-        text, "max_position_embeddings", "n_positions", "seq_length", "max_sequence_length", "max_seq_len", default=2048
+        text,
+        "max_position_embeddings",
+        "n_positions",
+        "seq_length",
+        "max_sequence_length",
+        "max_seq_len",
+        "model_max_length",
+        default=2048,
     )
 
 

@@ -13,7 +13,10 @@ KINDS = {
     "full_attention": "f",
     "attention": "f",
     "hybrid": "f",
+    "indexed_attention": "f",
+    "deepseek_sparse_attention": "f",
     "sliding_attention": "w",
+    "hybrid_sliding": "w",
     "chunked_attention": "w",
     "linear_attention": "l",
     "mamba": "l",
@@ -21,8 +24,24 @@ KINDS = {
     "conv": "l",
     "recurrent": "l",
 }
+
+
+class ConfigError(ValueError):
+    """This config.json does not say what is needed; the message names the field."""
+
+
 PATTERN = {"M": ("l", "-"), "*": ("f", "-"), "-": ("-", "d"), "E": ("-", "m")}
 """Nemotron-H writes one character per block: Mamba, attention, MLP, experts."""
+
+BLOCKS = {
+    "mamba": "M",
+    "linear_attention": "M",
+    "attention": "*",
+    "full_attention": "*",
+    "mlp": "-",
+    "moe": "E",
+}
+"""The same in words, of older and of newer files."""
 
 EVERY_DEFAULT = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2, "exaone4": 4, "llama4_text": 4}
 """Full attention in every n-th layer where the file names a window and no layers (modelling code of transformers)."""
@@ -35,7 +54,12 @@ def mixers(kind: str, text: Mapping[str, Any], layers: int) -> str:
         return "".join(PATTERN[letter][0] for letter in blocks)
     named = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(named, Sequence) and not isinstance(named, str):
-        return "".join(KINDS.get(str(one), "f") for one in named)[:layers]
+        unknown = sorted({str(one) for one in named} - set(KINDS))
+        if unknown:
+            raise ConfigError(f"config.json has layers of the kind {unknown[0]}, which are not modelled")
+        return "".join(KINDS[str(one)] for one in named)[:layers]
+    if isinstance(text.get("attn_layer_indices"), Sequence):  # Bamba
+        return "".join("f" if n in text["attn_layer_indices"] else "l" for n in range(layers))
     if "attn_layer_period" in text:  # Jamba
         period, offset = int(text["attn_layer_period"]), int(text.get("attn_layer_offset", 0))
         return "".join("f" if n % period == offset else "l" for n in range(layers))
@@ -66,8 +90,12 @@ def linear(kind: str, text: Mapping[str, Any], hidden: int) -> Linear | None:
         return _gated_delta(text, hidden)
     if isinstance(text.get("linear_attn_config"), Mapping):
         return _kimi_delta(text["linear_attn_config"], hidden)
+    if kind == "kimi_linear" and "linear_num_heads" in text:  # as transformers writes it
+        names = ("num_heads", "linear_num_heads"), ("head_dim", "linear_head_dim")
+        return _kimi_delta({ours: text[theirs] for ours, theirs in names}, hidden)
     if "attn_type_list" in text or kind in ("minimax", "minimax_text_01", "minimax_m1"):
-        heads, dim = int(text["num_attention_heads"]), int(text["head_dim"])
+        heads = int(text["num_attention_heads"])
+        dim = int(text.get("head_dim") or hidden // heads)
         width = heads * dim
         return Linear(5 * hidden * width, hidden * width, conv=0, state=heads * dim * dim, state_bytes=4)
     if "mamba_d_state" in text and "mamba_num_heads" not in text and "mamba_n_heads" not in text:
@@ -85,7 +113,7 @@ def _blocks(text: Mapping[str, Any]) -> str:
         return pattern
     named = text.get("layers_block_type")
     if isinstance(named, Sequence) and set(named) & {"mlp", "moe"}:
-        return "".join({"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}[str(one)] for one in named)
+        return "".join(BLOCKS[str(one)] for one in named)
     return ""
 
 
@@ -117,6 +145,9 @@ def _sparse(kind: str, text: Mapping[str, Any], layers: int) -> set[int]:
             return set()
     if text.get("enable_moe_block") is False:
         return set()
+    named = text.get("mlp_layer_types")
+    if isinstance(named, Sequence) and not isinstance(named, str):
+        return {n for n, one in enumerate(named) if str(one) != "dense"}
     if "expert_layer_period" in text:  # Jamba
         period, offset = int(text["expert_layer_period"]), int(text.get("expert_layer_offset", 0))
         return {n for n in range(layers) if n % period == offset}

@@ -179,7 +179,8 @@ def spared(config: Mapping[str, Any], letters: str) -> tuple[str, ...]:
     """How names of tensors begin that quantization_config leaves in 16 bits; `letters`: of all mixers and MLPs."""
     said = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(said, Mapping):
-        return ()
+        text = config.get("text_config")
+        return spared(text, letters) if isinstance(text, Mapping) else ()
     lists = [said.get(field) for field in ("ignore", "modules_to_not_convert", "exclude_modules")]
     names = [str(name).replace("\\", "") for some in lists if isinstance(some, Sequence) for name in some]
     found: list[str] = []
