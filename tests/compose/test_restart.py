@@ -10,7 +10,8 @@ import pytest
 from headway.compose.recipe import from_settings
 from headway.compose.registry import find
 from headway.compose.restart import Restarter, filled, watch_restarts
-from headway.compose.settings import Degradation, RestartHook, Settings
+from headway.compose.settings import Settings
+from headway.compose.settings_pressure import Degradation, RestartHook
 from headway.core.ids import ReplicaId
 from headway.runtime.http import client
 from headway.telemetry import Telemetry

@@ -11,7 +11,8 @@ from headway.compose.keyfile import read as read_keys
 from headway.compose.load import near, read_secret
 from headway.compose.recipe import Recipe, from_settings
 from headway.compose.registry import Registry
-from headway.compose.settings import TIERS, Migration, Replica, Settings, TenantLimits
+from headway.compose.settings import Replica, Settings
+from headway.compose.settings_pressure import TIERS, Migration, TenantLimits
 from headway.compose.source import Problem, SettingsError
 from headway.compose.tls import client_context, server_context
 from headway.coordinate.static import AUTO, Entry

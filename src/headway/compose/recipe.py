@@ -8,7 +8,8 @@ import msgspec
 
 from headway.compose.load import convert, near
 from headway.compose.registry import Registry
-from headway.compose.settings import Degradation, Settings
+from headway.compose.settings import Settings
+from headway.compose.settings_pressure import Degradation
 from headway.compose.source import Problem, SettingsError
 from headway.core.brain import Brain
 from headway.core.constants import BrainConfig

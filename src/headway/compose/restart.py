@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from headway.compose.settings import RestartHook
+from headway.compose.settings_pressure import RestartHook
 from headway.core.ids import ReplicaId
 from headway.runtime import program
 from headway.runtime.http import Client, Failure

@@ -3,7 +3,7 @@
 import ssl
 from pathlib import Path
 
-from headway.compose.settings import ClientTls, ServerTls
+from headway.compose.settings_traffic import ClientTls, ServerTls
 from headway.compose.source import Problem, SettingsError
 
 
