@@ -111,6 +111,7 @@ def test_models_and_aliases(serve: Process) -> None:
         with pytest.raises(openai.NotFoundError) as error:
             sdk.chat.completions.create(model="no-such", messages=MESSAGES)
     assert error.value.code == "model_not_found"
+    assert f"known here: `{MODEL}`, `nick`" in error.value.message
 
 
 def test_a_request_is_explained(serve: Process) -> None:
@@ -267,7 +268,7 @@ def test_a_replica_that_comes_late_joins(folder: Path) -> None:
     flags = ["--replica", f"http://127.0.0.1:{port}", "--port", "0", "--admin-port", "0"]
     with running(folder, "late", "serve", *flags) as serve:
         status, answer = get(serve.url() + "/v1/chat/completions", "POST", {"model": MODEL, "messages": MESSAGES})
-        assert (status, answer["error"]["code"]) == (404, "model_not_found")
+        assert (status, answer["error"]["code"]) == (503, "no_replica")
         assert get(serve.url("admin_port") + "/readyz")[0] == 503
         with running(folder, "latecomer", "emulate", "--model", MODEL, "--port", str(port), "--control-port", "-1"):
             until(lambda: get(serve.url("admin_port") + "/readyz")[0] == 200, 20)

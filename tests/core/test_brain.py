@@ -72,6 +72,13 @@ def test_an_unknown_model_is_not_found(model: str) -> None:
     assert (refusal.status, refusal.code, refusal.shed) == (404, "model_not_found", False)
 
 
+def test_a_fleet_without_any_replica_says_later_and_not_never() -> None:
+    """Engines that are asked what they are, or still load: nobody can say which models there will be."""
+    refusal = rejected(House().ask("r", model="m"))
+    assert (refusal.status, refusal.code) == (503, "no_replica")
+    assert refusal.retry_after_s >= 1.0
+
+
 def test_a_model_that_the_tenant_may_not_use_does_not_exist_either() -> None:
     """In the same words, whatever else is asked for: which of the two it is is not told."""
     house = ready("a")
@@ -305,7 +312,7 @@ def test_whoever_waits_for_a_model_that_vanishes_is_told() -> None:
     commands = house.tell(ReplicasChanged(house.now, removed=(A,)))
     assert rejected(commands).code == "no_replica"
     assert [a.reason for a in only(commands, Abort)] == ["replica_removed"] * 2
-    assert rejected(house.ask("u")).status == 404
+    assert rejected(house.ask("u")).code == "no_replica", "nobody is left who could say what there is"
 
 
 def test_progress_rebuilds_forecasts_and_may_release() -> None:

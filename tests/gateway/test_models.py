@@ -39,6 +39,17 @@ def test_aliases_are_listed_and_name_their_root() -> None:
     assert models.card("other") is None
 
 
+def test_what_there_is_instead_of_a_model_that_is_not() -> None:
+    models = ModelList()
+    assert models.instead() == ""
+    models.set_replicas(specs(a={"m": "m", "small": "m"}))
+    assert models.instead() == "; known here: `m`, `small`"
+    assert models.instead(("small", "absent")) == "; known here: `small`"
+    assert models.instead(("absent",)) == ""
+    models.set_replicas(specs(a={f"{n:0150}": "m" for n in range(9)}))
+    assert models.instead().endswith(", and 7 more that /v1/models lists")
+
+
 def test_a_replica_without_cards_is_no_error() -> None:
     models = ModelList()
     models.set_replicas(specs(a={"m": "m"}, b={"n": "n"}))

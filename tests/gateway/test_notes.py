@@ -80,6 +80,15 @@ def test_what_is_served() -> None:
     assert not notes(first="GET /health HTTP/1.1").inference
 
 
+def test_whoever_left_out_v1_is_told() -> None:
+    """The most common slip with a base URL."""
+    inside, outside = (notes(first=f"POST {path} HTTP/1.1").wrong for path in ("/v1/.", "/chat/completions"))
+    assert inside is not None
+    assert outside is not None
+    assert "/v1" in outside.message
+    assert "/v1" not in inside.message
+
+
 ANN = Identity("ann", tier=1, models=("m",))
 
 

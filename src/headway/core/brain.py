@@ -33,7 +33,7 @@ from headway.core.events import (
     TimerFired,
 )
 from headway.core.fleet import Fleet
-from headway.core.holding import Holding
+from headway.core.holding import Holding, no_replica
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.migration import Migration
 from headway.core.plugin import Chance, Policy, Tracker
@@ -152,6 +152,9 @@ class Brain:
         self._scheduler.refresh(at, out)
         pool, tenancy = self._scheduler.pools.get(model), self._admission.tenancy
         if pool is None or (tenancy.usages and not tenancy.may_use(request.tenant, model)):
+            if not self._scheduler.pools:  # nobody can say yet what there will be
+                out.append(no_replica(request.id))
+                return
             text = f"The model `{model[:256]}` does not exist"  # in the same words: which is not told
             out.append(Reject(request.id, 404, "model_not_found", text))
             return

@@ -231,7 +231,10 @@ class Exchange:
         if self._attempt is not None:
             self._attempt.drop()
         account: Account | None = "shed" if command.shed else None
-        self.refuse(command.status, command.code, command.message, account, retry_s=command.retry_after_s)
+        text = command.message
+        if command.code == "model_not_found":
+            text += self.plane.model_list.instead(self.notes.models)
+        self.refuse(command.status, command.code, text, account, retry_s=command.retry_after_s)
 
     def relay(self, command: Relay) -> None:
         """Give the client what the engine said; it was held for this."""

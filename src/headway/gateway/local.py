@@ -27,7 +27,8 @@ def answer(plane: Plane, head: RequestHead, notes: Notes, lines: bytes) -> tuple
         if card is not None:
             return 200, reply(200, card, lines), ""
         code = "model_not_found"
-        return 404, refusal(404, code, "The model does not exist.", lines, "model"), code
+        text = f"The model does not exist{plane.model_list.instead(notes.models)}"
+        return 404, refusal(404, code, text, lines, "model"), code
     if plane.draining:
         return 503, reply(503, b'{"status":"draining"}', lines), "draining"
     return 200, reply(200, b'{"status":"ok"}', lines), ""

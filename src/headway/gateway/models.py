@@ -14,6 +14,8 @@ from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 
 Card = dict[str, Any]
+SAID_CHARS = 400
+"""So much of the names of models is told to whoever asks for another."""
 _LIMITS = ("max_model_len", "context_length", "max_context_length")
 
 
@@ -45,6 +47,20 @@ class ModelList:
         """The body of /v1/models/{name}; None if there is none, or it is not among `only`."""
         card = self._merged.get(name)
         return None if card is None or (only and name not in only) else msgspec.json.encode(card)
+
+    def instead(self, only: Collection[str] = ()) -> str:
+        """What a client may ask for in place of a model that is not there, as the end of a sentence."""
+        names = [name for name in self._merged if not only or name in only]
+        said, room = [], SAID_CHARS
+        for name in names:
+            room -= len(name) + 4
+            if room < 0:
+                break
+            said.append(f"`{name}`")
+        if not said:
+            return ""
+        more = f", and {len(names) - len(said)} more that /v1/models lists" if len(said) < len(names) else ""
+        return f"; known here: {', '.join(said)}{more}"
 
     def _merge(self) -> None:
         merged: dict[str, Card] = {}

@@ -17,6 +17,8 @@ MAX_SESSION_KEY_CHARS: Final = 256
 MAX_DEADLINE_S: Final = 86_400.0
 MAX_NAME_CHARS: Final = 64
 ENDLESS_NAME: Final = Refusal(400, "invalid_header", f"A name in a header has at most {MAX_NAME_CHARS} characters.")
+NOWHERE: Final = Refusal(404, "not_found", "There is nothing at this path.")
+OUTSIDE: Final = Refusal(404, "not_found", "There is nothing at this path; the base URL of a client ends in /v1.")
 CHALLENGE: Final = b"\r\nwww-authenticate: Bearer"
 
 
@@ -80,7 +82,7 @@ def _wrong(head: RequestHead, route: Route | None) -> Refusal | None:
     if head.method == "OPTIONS":
         return None
     if route is None:
-        return Refusal(404, "not_found", "There is nothing at this path.")
+        return NOWHERE if head.path.startswith("/v1/") else OUTSIDE
     if head.method not in route.methods:
         return Refusal(405, "method_not_allowed", f"This path takes {' and '.join(route.methods)} only.")
     return None
