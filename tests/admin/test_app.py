@@ -5,7 +5,8 @@ import msgspec
 import pytest
 
 from headway.admin import Guard, make_app
-from headway.admin.app import MAX_BODY_BYTES, unready
+from headway.admin.app import MAX_BODY_BYTES, MIGRATE, REGISTER, unready
+from headway.admin.control import NewReplica, Where
 from headway.core.commands import Moved
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.view import Breaker
@@ -139,8 +140,18 @@ def test_the_page_loads_nothing_from_anywhere() -> None:
     assert "/replicas/{id}/undrain" in html
     assert "src=" not in html
     assert "http://127.0.0.1:8801" in html
+    assert "&quot;to&quot;: &quot;10.0.0.7:8000&quot;" in html
+    assert "# optional: </pre>" not in html
     assert "https://" not in html
     assert "default-src 'none'" in reply.headers["content-security-policy"]
+
+
+def test_examples_on_the_page_can_be_sent() -> None:
+    """To the address that the page was asked at, with a body that is taken."""
+    page = call(app(), "GET", "/", host="localhost:9").body.decode()
+    assert "curl -X GET http://localhost:9/fleet" in page
+    assert msgspec.json.decode(REGISTER, type=NewReplica).url
+    assert msgspec.json.decode(MIGRATE, type=Where).to
 
 
 def test_unknown_paths_and_methods() -> None:

@@ -1,4 +1,5 @@
 import json
+import socket
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
@@ -43,6 +44,33 @@ class Admin(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
+
+
+@pytest.mark.parametrize(("says", "told"), [(None, "Connection refused"), (b"nonsense\n", "no HTTP")])
+def test_what_is_no_admin_port_is_told_in_words(
+    says: bytes | None, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        def speak() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(65536)
+                peer.sendall(says or b"")
+
+        thread = Thread(target=speak)
+        if says is None:
+            listener.close()
+        else:
+            thread.start()
+        assert call("drain", "a", "--admin", f"http://127.0.0.1:{port}") == 1
+        if says is not None:
+            thread.join()
+    said = capsys.readouterr().err
+    assert "is `headway serve` running there?" in said
+    assert told in said
+    assert "urlopen" not in said
 
 
 @pytest.fixture

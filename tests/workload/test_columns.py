@@ -44,6 +44,8 @@ def test_known_formats_are_recognised_by_their_columns() -> None:
         assert detect(f"{columns.input},x,{columns.output},{columns.arrival}\n") == name
     assert detect('{"timestamp": 0, "input_length": 1, "output_length": 2, "hash_ids": [1]}') == "mooncake"
     assert detect("a,b,c") == ""
+    assert detect("session,input,arrival,output") == "arrival=arrival,input=input,output=output,session=session"
+    assert detect("arrival,input") == ""
     assert detect("") == ""
 
 

@@ -70,7 +70,20 @@ def test_our_own_log() -> None:
     assert len(opened([line(10.0, 1.0, 5, 6), line(11.0, 1.0, 5, 6)]).requests) == 2
 
 
-@pytest.mark.parametrize("lines", [["a,b,c", "1,2,3"], [], ['{"x": 1}']])
-def test_what_nobody_knows(lines: list[str]) -> None:
-    with pytest.raises(TraceError, match="which column is which"):
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [(["a,b,c", "1,2,3"], "a, b, c"), (['{"x": 1}'], "x"), ([",".join(map(str, range(99))), ""], r"0, .*\.\.\.")],
+)
+def test_what_nobody_knows(lines: list[str], found: str) -> None:
+    with pytest.raises(TraceError, match=rf"which column is which.* \(the first line names {found}"):
         opened(lines)
+
+
+def test_an_empty_file_is_called_empty() -> None:
+    with pytest.raises(TraceError, match="nothing in the file"):
+        opened([])
+
+
+def test_columns_called_what_they_mean_need_no_mapping() -> None:
+    load = opened(["arrival,input,output", "0.5,100,20", "1.5,200,30"])
+    assert [(r.arrival_s, r.prompt_tokens, r.output_tokens) for r in load.requests] == [(0.0, 100, 20), (1.0, 200, 30)]

@@ -26,6 +26,9 @@ PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
 }
 
+REGISTER = '{"url": "http://10.0.0.7:8000"}'
+MIGRATE = '{"to": "10.0.0.7:8000"}'
+
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -70,11 +73,11 @@ class _Handlers:
                 self.explain,
             ),
             (
-                Operation("POST", "/requests/{id}/migrate", "Let another replica go on with it.", body=Where),
+                Operation("POST", "/requests/{id}/migrate", "Let another replica go on with it.", Where, MIGRATE),
                 self.migrate,
             ),
             (Operation("GET", "/replicas", "Registered replicas."), self.replicas),
-            (Operation("POST", "/replicas", "Register a replica.", body=NewReplica, status=201), self.add),
+            (Operation("POST", "/replicas", "Register a replica.", NewReplica, REGISTER, status=201), self.add),
             (
                 Operation("DELETE", "/replicas/{id:path}", "Forget a replica; what runs there is cut.", status=204),
                 self.remove,
@@ -167,8 +170,8 @@ class _Handlers:
     async def openapi(self, _request: Request) -> Response:
         return _json(document(self._operations))
 
-    async def page(self, _request: Request) -> Response:
-        return HTMLResponse(page(self._operations), headers=PAGE_HEADERS)
+    async def page(self, request: Request) -> Response:
+        return HTMLResponse(page(self._operations, str(request.base_url).rstrip("/")), headers=PAGE_HEADERS)
 
 
 async def _body(request: Request) -> bytes | None:

@@ -31,7 +31,7 @@ class NewReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv_capacity_tokens: Amount = 0
     max_model_tokens: Amount = 0
     max_num_seqs: Amount = 0
-    kv_domain: str = ""
+    kv_domain: Word = ""
 
 
 class Added(msgspec.Struct, frozen=True):

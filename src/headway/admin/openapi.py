@@ -11,12 +11,13 @@ TITLE = "Headway admin API"
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One route: what it does, what it takes and gives."""
+    """One route: what it does, what it takes and gives. `example` is a body that will do, as JSON."""
 
     method: str
     path: str
     summary: str
     body: type[msgspec.Struct] | None = None
+    example: str = "{}"
     media: str = "application/json"
     status: int = 200
     token: bool = True
@@ -73,9 +74,9 @@ STYLE = (
 )
 
 
-def page(operations: list[Operation]) -> str:
-    """The same as a page that loads nothing from anywhere."""
-    entries = "".join(map(_entry, operations))
+def page(operations: list[Operation], base: str) -> str:
+    """The same as a page that loads nothing from anywhere. `base` is the address it was asked at."""
+    entries = "".join(_entry(operation, base) for operation in operations)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{TITLE}</title><style>{STYLE}</style>'
         f"<h1>{TITLE}</h1><p>Headway {html.escape(__version__)}. "
@@ -83,12 +84,13 @@ def page(operations: list[Operation]) -> str:
     )
 
 
-def _entry(operation: Operation) -> str:
+def _entry(operation: Operation, base: str) -> str:
     token = "" if operation.token else " <small>needs no token</small>"
-    example = f"curl -X {operation.method} http://127.0.0.1:8801{operation.template}"
+    example = f"curl -X {operation.method} {base}{operation.template}"
     if operation.body is not None:
-        fields = ", ".join(f'"{name}": ...' for name in operation.body.__struct_fields__[1:])
-        example += f""" -d '{{"url": "http://10.0.0.7:8000"}}'\n# optional: {fields}"""
+        said: dict[str, Any] = msgspec.json.decode(operation.example)
+        fields = ", ".join(f'"{name}": ...' for name in operation.body.__struct_fields__ if name not in said)
+        example += f" -d '{operation.example}'" + (f"\n# optional: {fields}" if fields else "")
     name = html.escape(operation.template)
     return (
         f'<h2><span class="m {operation.method}">{operation.method}</span><code>{name}</code>{token}</h2>'

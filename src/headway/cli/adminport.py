@@ -1,5 +1,6 @@
 """Asking a running gateway's admin port. Answers are plain JSON, because the gateway may be of another version."""
 
+import http.client
 import json
 import os
 import urllib.error
@@ -34,8 +35,19 @@ def ask(
             return json.load(error)
         step = (TOKEN_STEP | dict(steps or {})).get(error.code)
         fail(f"{url} answered {error.code}{_said(error)}", *filter(None, [step]))
-    except (OSError, ValueError) as error:
-        fail(f"no answer from {admin}: {error}", "is `headway serve` running there? --admin names another address")
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        fail(
+            f"no answer from {admin}: {_why(error)}", "is `headway serve` running there? --admin names another address"
+        )
+
+
+def _why(error: Exception) -> str:
+    """In words: urllib wraps what the system said."""
+    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):
+        return "it speaks no HTTP"
+    reason = getattr(error, "reason", error)
+    said = reason.strerror if isinstance(reason, OSError) else ""
+    return said or str(reason)
 
 
 def _said(error: urllib.error.HTTPError) -> str:

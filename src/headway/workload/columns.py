@@ -78,6 +78,8 @@ FORMATS: Mapping[str, Columns] = {
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "time": 0.0}
 _MEANINGS = ("arrival", "input", "output", "session", "hashes", "tenant")
+_PLAIN = ("arrival", "input", "output", "session", "tenant")
+"""Meanings that need no unit: seconds, tokens, names. The first three are what a trace must have."""
 _EXTRAS = {"input": "input_unit_tokens", "output": "output_unit_tokens"}
 
 
@@ -105,12 +107,13 @@ def parse_columns(text: str) -> Columns:
 
 
 def detect(first_line: str) -> str:
-    """The known format whose columns the first line (a CSV header or a JSON object) names; empty if none."""
+    """The known format whose columns the first line (a CSV header or a JSON object) names, or the mapping of columns
+    that are called what they mean; empty if neither."""
     names = field_names(first_line)
     for name, columns in FORMATS.items():
         if {columns.arrival, columns.input, columns.output} <= names:
             return name
-    return ""
+    return ",".join(f"{name}={name}" for name in _PLAIN if name in names) if names.issuperset(_PLAIN[:3]) else ""
 
 
 def field_names(first_line: str) -> set[str]:

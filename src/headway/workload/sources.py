@@ -80,13 +80,23 @@ def _read(
 
 def _logged(name: str, lines: Sequence[str], rng: np.random.Generator, options: Options, columns: str) -> Workload:
     if not columns:
-        raise TraceError("no known format; --columns says which column is which: arrival=...,input=...,output=...")
+        raise TraceError(_unknown(lines[0] if lines else ""))
     mapping = FORMATS.get(columns) or parse_columns(columns)
     requests = read(lines, mapping, rng, options.span_s)
     if mapping.spread:
         how = f"every session started at a random second of {options.span_s:g}, its turns as far apart as recorded"
         return Workload(name, requests, options.span_s, (how,))
     return as_workload(name, requests, "arrivals as recorded")
+
+
+def _unknown(first: str) -> str:
+    """What to do about a file whose first line says nothing to us."""
+    names = sorted(field_names(first))
+    if not names:
+        return "there is nothing in the file"
+    found = ", ".join(names[:12])[:200] + (" ..." if len(names) > 12 else "")
+    how = "--columns says which column is which: arrival=...,input=...,output=..."
+    return f"no known format; {how} (the first line names {found})"
 
 
 def _servegen(
