@@ -57,6 +57,7 @@ NAMES = {
 """Names that are descriptions ("inferred" rows have no other), and models of the same shape as one that we know."""
 
 CAMPAIGN, OTHERS = "found, same campaign as most given rows", "found, other logs"
+UNIFIED = "found, memory shared with the CPU (GB10)"
 GROUPS = {"vLLM >= 0.17": 17, "V1 < 0.17": 0}
 
 
@@ -102,6 +103,8 @@ class Judged(msgspec.Struct):
         age = "V0" if version.first else next(name for name, first in GROUPS.items() if version.minor >= first)
         if "started" not in self.row:
             return age
+        if "unified" in self.row["gpu"]:
+            return UNIFIED
         return CAMPAIGN if "llm-d-planner" in self.row["source"] else f"{OTHERS}, {age}"
 
 

@@ -125,3 +125,10 @@ def test_a_tower_that_rotates_in_float32() -> None:
     )
     assert one == pytest.approx(4.95, rel=0.1)  # two logs, less 0.05 and 0.25 outside PyTorch
     assert four == pytest.approx(3.89, rel=0.02)
+
+
+def test_nvfp4_experts_shuffle_rows() -> None:
+    model, nvfp4 = catalogue.model("gemma-4-26b-a4b"), scheme("nvfp4")
+    assert nvfp4
+    told = activation_bytes(model, catalogue.gpu("rtx5090-32gb"), rules("0.19.2"), nvfp4, Run(2, 16384, length=256000))
+    assert told / GIB == pytest.approx(4.0, rel=0.05)  # 2.0 without

@@ -35,6 +35,10 @@ SEQUENCE_BYTES = 18 << 10
 """Small buffers of the sampler: logs leave 13 to 28 MiB unexplained at 1,024 sequences, 0 to 5 at 256."""
 
 
+SHUFFLED = 3
+"""Tensors with a row per token and chosen expert that NVFP4 experts make beside their workspaces: inputs in the order
+of experts, outputs in the order of tokens, and these weighted (run_cutlass_moe_fp4)."""
+
 FUSED_MXFP4 = ("hopper", "blackwell")
 """Cards on which MXFP4 experts run in one fused call that keeps no workspace (vLLM's oracle for mxfp4)."""
 
@@ -60,6 +64,8 @@ def activation_bytes(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme
         _kept_images(model.vision, model.hidden, rules, run) if model.vision and run.first and not rules.first else 0.0
     )
     layers = _layers(model, rules, scheme, run) + (0.0 if keeps else _experts(model, run, rules))
+    if scheme.name == "nvfp4" and model.experts:
+        layers += SHUFFLED * 2.0 * run.tokens * model.experts.chosen * model.experts.hidden_of(model.hidden)
     if rules.reductions_kept and run.tp > 1:
         layers += 2 * model.layers * 2.0 * run.tokens * model.hidden
     sampling = _sampler(model, gpu, rules, scheme, run) if run.last else 0.0
