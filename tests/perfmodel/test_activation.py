@@ -131,4 +131,4 @@ def test_nvfp4_experts_shuffle_rows() -> None:
     model, nvfp4 = catalogue.model("gemma-4-26b-a4b"), scheme("nvfp4")
     assert nvfp4
     told = activation_bytes(model, catalogue.gpu("rtx5090-32gb"), rules("0.19.2"), nvfp4, Run(2, 16384, length=256000))
-    assert told / GIB == pytest.approx(4.0, rel=0.05)  # 2.0 without
+    assert told / GIB == pytest.approx(4.04, rel=0.06)  # 2.2 without

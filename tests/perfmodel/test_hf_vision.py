@@ -34,3 +34,11 @@ def test_text_models_have_none() -> None:
     assert vision({}, 4096) is None
     nested = {"thinker_config": {"vision_config": {"hidden_size": 8, "depth": 1, "patch_size": 2}}}
     assert vision(nested, 16) is not None
+
+
+def test_gemma_4_averages_patches_of_a_gated_tower() -> None:
+    model = catalogue.model("gemma-4-26b-a4b")
+    assert model.vision
+    assert model.vision.parameters / 1e6 == pytest.approx(573, rel=0.01)  # 15.67 GiB of weights in NVFP4, as logged
+    assert model.vision.token_pixels == 9 * 16 * 16
+    assert model.vision.copied  # by transformers' own class, which is not split

@@ -103,6 +103,9 @@ def test_compressed_tensors(weights: dict[str, Any], name: str) -> None:
         ({"modules_to_not_convert": ["model.layers.0.self_attn", "model.layers.1.self_attn"]}, ("qkv", "output")),
         ({"exclude_modules": ["model.layers.0.self_attn*"]}, ()),  # of one layer only
         ({"ignore": ["re:.*shared_expert.*"]}, ("shared",)),
+        ({"ignore": ["model.layers.0.mlp*", "model.layers.1.mlp*"]}, ("up", "down", "shared")),
+        ({"ignore": ["model.layers.0.mlp.down_proj"]}, ()),  # DeepSeek's few dense layers
+        ({"ignore": ["model.layers.0.mlp.gate", "model.layers.1.mlp.gate"]}, ()),  # routers are wide anyway
     ],
 )
 def test_what_a_file_spares(said: dict[str, Any], kept: tuple[str, ...]) -> None:

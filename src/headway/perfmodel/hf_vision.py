@@ -26,23 +26,26 @@ def vision(config: Mapping[str, Any], hidden: int) -> Vision | None:
     depth = _first(tower, "num_hidden_layers", "depth", "vt_num_hidden_layers", "layers")
     inside = _first(tower, "intermediate_size", "vt_intermediate_size") or 4 * width
     patch, merge = _first(tower, "patch_size") or 14, _merge(config, tower)
-    matrices = 3 if tower.get("hidden_act") == "silu" else 2
+    gemma4 = str(config.get("model_type", "")).startswith("gemma4")
+    matrices = 3 if tower.get("hidden_act") == "silu" or gemma4 else 2
     layers = depth * (4 * width * width + matrices * width * inside)
     patches = 3 * patch * patch * (_first(tower, "temporal_patch_size") or 1) * width
     size = _first(tower, "image_size")
     positions = _first(tower, "num_position_embeddings") or (size // patch) ** 2
+    positions += 2 * _first(tower, "position_embedding_size")  # Gemma 4: a table for each axis
+    pooled = (_first(tower, "pooling_kernel_size") or 1) ** 2  # and as many patches are averaged, image by image
     tokens = _tokens(config, size, patch * merge)
     pixels = size * size // tokens if tokens and size else patch * patch * merge * merge
     return Vision(
         layers + patches + positions * width + _projector(config, tower, width, hidden, merge),
         tokens,
-        pixels * (_first(tower, "temporal_patch_size") or 1),
+        pixels * pooled * (_first(tower, "temporal_patch_size") or 1),
         width,
         inside,
         max(1, pixels // (patch * patch)),
         VIDEOS.get(str(config.get("model_type", "")), 1),
         1 + len(tower.get("deepstack_visual_indexes") or ()),
-        bool(tower.get("copied")),
+        bool(tower.get("copied")) or gemma4,
     )
 
 

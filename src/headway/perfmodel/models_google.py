@@ -22,7 +22,14 @@ GEMMA4: Fields = {
     "attention_k_eq_v": True,
     "sliding_window": 1024,
     "rope_parameters": {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
-    "vision": SIGLIP | {"outer": "gemma4", "patch_size": 16, "image_size": 0},
+    "vision": SIGLIP
+    | {
+        "outer": "gemma4",
+        "patch_size": 16,
+        "image_size": 0,
+        "position_embedding_size": 10240,
+        "pooling_kernel_size": 3,
+    },
     "mm_tokens_per_image": 280,
 }
 

@@ -167,6 +167,7 @@ SPARED = (
         ("qkv", "output", "compression", "queries", "keys and values"),
     ),
     (rf"shared_experts?(\.\w+_proj)?{END}", "m", ("shared",)),
+    (rf"\bmlp(\.(gate|up|gate_up|down)_proj)?{END}", "dm", ("up", "down", "shared")),
 )
 """How the names of modules end that a file spares from quantisation, the letters of the layers that have such modules,
 and how the names of their tensors in `architectures` begin."""
