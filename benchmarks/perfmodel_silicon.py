@@ -4,8 +4,9 @@
 
 DIR holds `aiconfigurator/silicon_sample.csv.gz`. Every distinct point is replayed as a closed loop the way its source
 takes it (InferenceMAX: ten requests per client, lengths uniform over .8 to 1 of the stated ones, all clients at once,
-mean TTFT, median TPOT; the points of other campaigns likewise, with the stated length as the mean). Prints a table by
-model, card and precision. Points with data-parallel attention are left out: the model has no such layout.
+mean TTFT, median TPOT; the points of other campaigns likewise, with the stated length as the mean), on an engine
+started as its campaign's published scripts start it (`perfmodel_recipes`). Prints a table by model, card and precision.
+Points with data-parallel attention are left out: the model has no such layout.
 """
 
 import argparse
@@ -18,9 +19,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import perfmodel_replay as replay
+from perfmodel_recipes import Recipe, recipe
 
 from headway.perfmodel import catalogue
-from headway.perfmodel.calibration import EFFICIENCIES, Coefficients, Efficiency
+from headway.perfmodel.calibration import EFFICIENCIES, Coefficients, Efficiency, kind
 from headway.perfmodel.engine import EngineConfig
 from headway.perfmodel.gpus import GIB
 from headway.perfmodel.service import ApiCost
@@ -32,13 +34,15 @@ MODELS = {
     "Qwen/Qwen3-235B-A22B-FP8": "qwen3-235b-a22b",
     "moonshotai/Kimi-K2.5": "moonshotai/kimi-k2-thinking",
 }
-EXPERTS_ONLY = ("openai/gpt-oss-120b", "moonshotai/Kimi-K2.5")
-"""Their 4-bit checkpoints leave everything but the experts in 16 bits."""
+EXPERTS_ONLY = ("openai/gpt-oss-120b", "moonshotai/Kimi-K2.5", "MiniMaxAI/MiniMax-M2.5")
+"""Their 4-bit checkpoints leave all but the experts in 16 bits (NVIDIA's of MiniMax is taken to, as others' do)."""
+
+BLOCKS = ("MiniMaxAI", "Qwen")
+"""Publishers whose fp8 checkpoints scale blocks of 128 x 128."""
 
 OUTSIDE_BYTES = 4 * GIB
 """Activations, CUDA graphs and NCCL, for the size of the KV pool; only a few points are bound by it."""
 
-CHUNK = 8192
 REQUESTS_PER_CLIENT = 10
 
 
@@ -56,6 +60,7 @@ class Point(msgspec.Struct, frozen=True):
     stated: bool  # lengths are the largest, not the mean
     ttft: float
     tpot: float
+    how: Recipe = Recipe()
 
     @property
     def group(self) -> tuple[str, str]:
@@ -82,18 +87,17 @@ def points(path: Path) -> list[Point]:
         point = _point(row)
         key = (*msgspec.structs.astuple(point)[:3], *msgspec.structs.astuple(point)[4:9], round(point.tpot, 5))
         found.setdefault((*key, round(point.ttft, 4)), point)
-    return sorted(found.values(), key=lambda p: msgspec.structs.astuple(p))
+    return sorted(found.values(), key=lambda p: msgspec.structs.astuple(p)[:-1])
 
 
 def _point(row: dict[str, str]) -> Point:
-    name, precision = row["model_path"], row["precision"] or "bfloat16"
-    if precision in ("fp4", "int4") and name in EXPERTS_ONLY:
-        precision = "mxfp4"
+    name, date = row["model_path"], row["silicon_data_source"].partition("measured=")[2][:10]
+    ranks = int(float(row["moe_ep_size"] or 1))
     width = max(float(row["tp_size"]), float(row["moe_tp_size"] or 1) * float(row["moe_ep_size"] or 1))
     return Point(
         name,
         row["system"],
-        "w4a16_experts" if row["precision"] == "int4" else precision,
+        _scheme(name, row["precision"]),
         row["backend_version"],
         int(width),
         int(row["isl"]),
@@ -102,7 +106,19 @@ def _point(row: dict[str, str]) -> Point:
         row["attention_dp_size"] != "",
         float(row["silicon_ttft_ms"]) / 1e3,
         float(row["silicon_tpot_ms"]) / 1e3,
+        recipe(name, row["system"], row["precision"], row["backend_version"], date, ranks, int(row["isl"])),
     )
+
+
+def _scheme(name: str, precision: str) -> str:
+    """What the checkpoint behind a stated precision is, as `quantisation` names it."""
+    if precision == "int4":
+        return "w4a16_experts"
+    if precision == "fp4" and name in EXPERTS_ONLY:
+        return "mxfp4"
+    if precision == "fp8" and name.startswith(BLOCKS):
+        return "fp8_block"
+    return precision or "bfloat16"
 
 
 def told(point: Point, settings: Settings, per_client: int = REQUESTS_PER_CLIENT) -> tuple[float, float]:
@@ -113,12 +129,14 @@ def told(point: Point, settings: Settings, per_client: int = REQUESTS_PER_CLIENT
         gpu,
         precision=point.precision,
         tp=point.tp,
+        kv_dtype=point.how.kv_dtype,
+        flags=point.how.flags,
         coefficients=settings.coefficients,
-        efficiency=settings.efficiencies[gpu.generation],
+        efficiency=settings.efficiencies[kind(gpu)],
     )
     left = 0.9 * gpu.memory_bytes - steps.work.weights_bytes - 2 * steps.work.head_bytes - OUTSIDE_BYTES
     blocks = max(2 * (point.isl + point.osl), left / steps.work.kv_bytes) // 16
-    config = EngineConfig(int(blocks), 16, max(4, point.concurrency), CHUNK, 1 << 30, False)
+    config = EngineConfig(int(blocks), 16, max(4, point.concurrency), point.how.batched, 1 << 30, False)
     chance = np.random.default_rng(0)
     count = per_client * point.concurrency
     scale = 1.0 if point.stated else 1 / 0.9

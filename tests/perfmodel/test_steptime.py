@@ -9,6 +9,7 @@ import pytest
 
 from headway.perfmodel import catalogue
 from headway.perfmodel.calibration import Coefficients, efficiency
+from headway.perfmodel.flags import Flags
 from headway.perfmodel.steptime import Batch, StepModel
 
 SYSTEMS = {"h100_sxm": "h100-80gb", "h200_sxm": "h200-141gb", "b200_sxm": "b200-180gb"}
@@ -63,6 +64,53 @@ def test_a_prompt_beyond_the_largest_cuda_graph_pays_for_launching_its_kernels()
         steps.prefill_s(size + 1) - steps.prefill_s(size),
     )
     assert beyond - within > 20 * steps.coefficients.piecewise_layer_s
+
+
+def test_what_an_engine_was_started_with_is_felt() -> None:
+    plain, larger = model(), model(flags=Flags(graph_tokens=2048))
+    assert larger.prefill_s(1024) < plain.prefill_s(1024)
+    assert larger.prefill_s(4096) == plain.prefill_s(4096)
+    waiting = model(flags=Flags(asynchronous=False))
+    c = Coefficients()
+    assert waiting.decode_s(64, 0) - plain.decode_s(64, 0) == pytest.approx(c.lag_s + 64 * c.lag_sequence_s)
+
+
+def test_whole_experts_on_every_rank_leave_one_rank_with_more_to_do() -> None:
+    split, whole = (
+        model("qwen3-30b-a3b", tp=4, flags=Flags(expert_parallel=parallel)).decode_s(16, 0)
+        for parallel in (False, True)
+    )
+    assert split < whole < 1.5 * split
+    alone = [
+        model("qwen3-30b-a3b", flags=Flags(expert_parallel=parallel)).decode_s(16, 0) for parallel in (False, True)
+    ]
+    assert alone[0] == alone[1]
+
+
+def test_routers_in_32_bits_cost_time_unless_tensor_cores_may_help() -> None:
+    slow, fast = (
+        model("MiniMaxAI/MiniMax-M2.5", "b200-180gb", precision="fp8", tp=4, flags=Flags(tensor_routers=helped))
+        for helped in (False, True)
+    )
+    per_token = (slow.prefill_s(8192) - fast.prefill_s(8192)) / 8192
+    assert 1e-6 < per_token < 4e-6
+
+
+def test_packed_experts_are_read_no_faster_on_a_card_with_faster_memory() -> None:
+    """gpt-oss-120b in 4 bits takes as long on an H100 as on an H200, which has 1.4 times its bandwidth."""
+    h100, h200 = (model("openai/gpt-oss-120b", gpu, precision="mxfp4", tp=2) for gpu in ("h100", "h200"))
+    assert 1.0 < h100.decode_s(64, 0) / h200.decode_s(64, 0) < 1.25
+
+
+def test_a_cache_in_8_bits_is_read_faster_but_not_twice_as_fast() -> None:
+    wide, narrow = model().kv_s_per_token, model(kv_dtype="fp8").kv_s_per_token
+    assert 0.5 < narrow / wide < 0.8
+
+
+def test_blackwell_in_a_workstation_is_not_a_data_centre_s() -> None:
+    cards = [efficiency(catalogue.gpu(name)) for name in ("b200-180gb", "b300-288gb", "rtxpro6000-96gb")]
+    assert cards[0] != cards[1] != cards[2] != cards[0]
+    assert cards[1].eager < cards[0].eager
 
 
 def test_geforce_cards_pay_no_error_correction() -> None:

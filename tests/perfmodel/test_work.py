@@ -38,6 +38,12 @@ def test_experts_are_counted_apart() -> None:
     assert w.weights_bytes == pytest.approx(2 * (30.5e9 - 2 * 151936 * 2048), rel=0.01)
 
 
+def test_routers_in_32_bits_are_counted_where_engines_keep_them_so() -> None:
+    one, eight = (work("MiniMaxAI/MiniMax-M2.5", "fp8_block", tp=tp) for tp in (1, 8))
+    assert one.router_flops == eight.router_flops == 2 * 62 * 256 * 3072
+    assert work("qwen3-30b-a3b").router_flops == work("llama-3.1-8b").router_flops == 0
+
+
 def test_formats_for_experts_leave_the_rest_wide() -> None:
     w = work("openai/gpt-oss-120b", "mxfp4")
     assert w.narrow_bytes == 0

@@ -12,10 +12,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from headway.perfmodel import catalogue, comm, quantisation, work
+from headway.perfmodel import catalogue, comm, experts, quantisation, work
 from headway.perfmodel.architectures import Architecture
-from headway.perfmodel.calibration import Coefficients, Efficiency
+from headway.perfmodel.calibration import Coefficients, Efficiency, on_hosts
 from headway.perfmodel.calibration import efficiency as reached_by
+from headway.perfmodel.flags import Flags
 from headway.perfmodel.gpus import Gpu
 
 TABLE_TOKENS = 16384
@@ -54,7 +55,7 @@ class StepModel:
     """The step time of one engine: an architecture, in a precision, on `tp` cards of one kind. Seconds.
 
     `data_parallel` > 1: so many such engines share their experts (vLLM's --data-parallel-size with expert parallelism),
-    and each works on a batch like this one.
+    and each works on a batch like this one. `flags`: how the engine was started.
     """
 
     def __init__(
@@ -66,23 +67,25 @@ class StepModel:
         tp: int = 1,
         kv_dtype: str = "auto",
         data_parallel: int = 1,
+        flags: Flags | None = None,
         coefficients: Coefficients | None = None,
         efficiency: Efficiency | None = None,
     ) -> None:
         scheme = quantisation.scheme(precision)
         if scheme is None:
             raise catalogue.UnknownName(f"unknown precision {precision!r}")
-        self.coefficients = c = coefficients or Coefficients()
+        flags = flags or Flags()
         reached = efficiency or reached_by(gpu)
+        self.coefficients = c = on_hosts(_started(coefficients or Coefficients(), flags), reached)
         narrow_kv = kv_dtype.startswith("fp8")
         self.work = w = work.count(model, scheme, tp, 1 if narrow_kv else 2)
-        timing = _Timing(w, gpu, tp, _arithmetic(gpu, scheme), reached, c, data_parallel)
+        timing = _Timing(w, gpu, tp, _arithmetic(gpu, scheme), reached, c, data_parallel, flags)
         self._tokens: list[float] = timing.tokens_s().tolist()
         self._slope: float = self._tokens[-1] - self._tokens[-2]
         self._head: list[float] = timing.heads_s().tolist()
         self._head_slope: float = self._head[-1] - self._head[-2]
         self.weights_s = (w.weights_bytes + w.head_bytes) / gpu.bandwidth_bytes_per_s
-        read = reached.kv * gpu.bandwidth_bytes_per_s
+        read = (reached.kv_narrow if narrow_kv else reached.kv) * gpu.bandwidth_bytes_per_s
         self.kv_s_per_token = w.kv_bytes / read
         self.decode_s_per_sequence = w.sequence_bytes / read
         multiply = reached.attention * gpu.bf16_flops
@@ -143,9 +146,17 @@ class _Timing:
     """The tables of one model: seconds by tokens, seconds by sequences."""
 
     def __init__(
-        self, counted: work.Work, gpu: Gpu, tp: int, arithmetic: str, reached: Efficiency, c: Coefficients, ranks: int
+        self,
+        counted: work.Work,
+        gpu: Gpu,
+        tp: int,
+        arithmetic: str,
+        reached: Efficiency,
+        c: Coefficients,
+        ranks: int,
+        flags: Flags,
     ) -> None:
-        self.ranks = ranks
+        self.ranks, self.flags = ranks, flags
         self.work, self.gpu, self.tp, self.arithmetic, self.reached, self.c = counted, gpu, tp, arithmetic, reached, c
         self.bandwidth = gpu.bandwidth_bytes_per_s
 
@@ -156,6 +167,7 @@ class _Timing:
         reduce_s = comm.all_reduce_s(tokens * w.hidden * 2, self.gpu, self.tp) + (c.sync_s if self.tp > 1 else 0.0)
         launched = np.where(tokens > c.graph_tokens, c.eager_layer_s, 0.0)
         moved = w.layers * (c.per_layer_s + launched) + c.moved * w.moved_bytes * tokens / self.bandwidth
+        moved = moved + tokens * w.router_flops / (self._routers() * self.gpu.bf16_flops)
         return self._dense_s(tokens) + self._experts_s(tokens) + moved + 2 * w.layers * reduce_s
 
     def heads_s(self) -> Floats:
@@ -178,35 +190,53 @@ class _Timing:
         if not w.expert_layers:
             return np.zeros_like(tokens)
         r = self.ranks
-        distinct = _distinct(r * tokens, w.experts, w.chosen, self.c.expert_skew) / r
-        read = distinct * w.expert_bytes / (e.expert_weights * self.bandwidth)
-        multiply = tokens * w.expert_flops / self._rate(self.arithmetic, e.expert_flops)
+        distinct = experts.distinct(r * tokens, w.experts, w.chosen, self.c.expert_skew) / r
+        size, heaviest = w.expert_bytes, 1.0
+        if self.flags.expert_parallel and self.tp > 1:
+            distinct = experts.fullest_rank(distinct, w.experts, self.tp)
+            size, heaviest = size * self.tp, experts.heaviest_share(w.experts, self.tp, self.c.expert_skew)
+        read = distinct * size * self._read_s_per_byte()
+        multiply = heaviest * tokens * w.expert_flops / self._rate(self.arithmetic, e.expert_flops)
         moved = self.c.expert_moved * tokens * w.chosen * w.hidden * 2 / self.bandwidth
         exchange = 2 * comm.all_reduce_s(r * tokens * w.hidden * 2, self.gpu, r)  # gather tokens, scatter results
         return w.expert_layers * (e.expert_s + e.distinct_s * distinct + moved + exchange + _overlap(read, multiply))
 
+    def _read_s_per_byte(self) -> float:
+        """Of experts' weights: as fast as memory gives them, or as they are unpacked."""
+        memory = 1 / (self.reached.expert_weights * self.bandwidth)
+        if self.arithmetic != "unpacked":
+            return memory
+        return float(_overlap(memory, np.asarray(1 / (self.c.unpack_bytes_per_s * self.gpu.multiprocessors))))
+
+    def _routers(self) -> float:
+        """Share of the 16-bit rate; with tensor cores, 32-bit multiplications reach half of what 16-bit ones do."""
+        return self.reached.flops["bfloat16"] / 2 if self.flags.tensor_routers else self.reached.routers
+
     def _rate(self, kind: str, shares: dict[str, float]) -> float:
-        by_kind = {"fp8": self.gpu.fp8_flops, "fp4": self.gpu.fp4_flops, "int8": self.gpu.int8_flops}
-        return shares[kind] * by_kind.get(kind, self.gpu.bf16_flops)
-
-
-def _distinct(tokens: Floats, experts: int, chosen: int, skew: float) -> Floats:
-    """Expected number of experts that so many tokens hit, when popularity follows a power law of the rank."""
-    weight = np.arange(1, experts + 1, dtype=np.float64) ** -skew
-    chance = np.minimum(1.0, chosen * weight / weight.sum())
-    known = np.unique(np.geomspace(1, max(2.0, tokens[-1]), 64).round())
-    hit = (1 - (1 - chance[None, :]) ** known[:, None]).sum(axis=1)
-    return np.asarray(np.interp(tokens, np.concatenate([[0.0], known]), np.concatenate([[0.0], hit])), dtype=np.float64)
+        gpu = self.gpu
+        narrow = {"fp8": gpu.fp8_flops, "fp8_block": gpu.fp8_flops, "fp4": gpu.fp4_flops, "int8": gpu.int8_flops}
+        return shares[kind] * narrow.get(kind, gpu.bf16_flops)
 
 
 def _overlap(read: Floats | float, multiply: Floats) -> Floats:
     return np.asarray((np.asarray(read) ** SHARPNESS + multiply**SHARPNESS) ** (1 / SHARPNESS), dtype=np.float64)
 
 
+def _started(c: Coefficients, flags: Flags) -> Coefficients:
+    """The coefficients of an engine that was started so."""
+    if flags.graph_tokens:
+        c = msgspec.structs.replace(c, graph_tokens=flags.graph_tokens)
+    if flags.asynchronous:
+        return c
+    return msgspec.structs.replace(c, base_s=c.base_s + c.lag_s, per_sequence_s=c.per_sequence_s + c.lag_sequence_s)
+
+
 def _arithmetic(gpu: Gpu, scheme: quantisation.Scheme) -> str:
     """The type multiplied in: a narrow one where the card has it, else 16 bits, of weights unpacked on the way."""
     if scheme.name in ("nvfp4", "mxfp4") and gpu.fp4_flops:
         return "fp4"
+    if scheme.name == "fp8_block" and gpu.fp8_flops:
+        return scheme.name
     has = {"fp8": gpu.fp8_flops, "int8": gpu.int8_flops}
     if scheme.bits < 16 and not has.get(scheme.flops):
         return "unpacked"

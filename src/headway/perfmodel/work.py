@@ -16,6 +16,9 @@ window, since most sequences are shorter, and a step must stay affine in the con
 SPARSE_TOKENS = 2048
 """Tokens that sparse attention (DeepSeek-V3.2) chooses per query."""
 
+FLOAT_ROUTERS = ("minimax_m2", "glm4_moe")
+"""Families whose routers vLLM multiplies in 32 bits, on every card of a group, and not on the tensor cores."""
+
 
 class Work(msgspec.Struct, frozen=True):
     """Per GPU. `narrow_*`: matrices in the quantised format, `wide_*`: those in 16 bits; flops per token.
@@ -24,6 +27,7 @@ class Work(msgspec.Struct, frozen=True):
     `expert_flops`: per token and layer. `moved_bytes`: activations read and written by what is no multiplication, per
     token. `kv_bytes`: per token of context that is decoded over; `sequence_bytes`: per decoding sequence (windows,
     states). `pair_flops`: per query and key in prefill; `window_flops`: per prefilled token, for layers with a window.
+    `router_flops`: of routers in 32 bits, per token.
     """
 
     layers: int
@@ -45,6 +49,7 @@ class Work(msgspec.Struct, frozen=True):
     window_flops: float
     head_bytes: float
     head_flops: float
+    router_flops: float = 0.0
 
     @property
     def weights_bytes(self) -> float:
@@ -70,6 +75,8 @@ def count(model: Architecture, scheme: Scheme, tp: int, kv_width: float) -> Work
     one = matrices * moe.hidden_of(model.hidden) * moe.intermediate / tp if moe else 0.0
     full, windowed = _attention(model, tp)
     head = model.vocab * model.hidden / tp
+    expert_layers = model.mlp_letters.count("m")
+    routed = moe.count * expert_layers if moe and model.family in FLOAT_ROUTERS else 0
     return Work(
         layers=model.layers,
         hidden=model.hidden,
@@ -78,7 +85,7 @@ def count(model: Architecture, scheme: Scheme, tp: int, kv_width: float) -> Work
         wide_bytes=2 * wide,
         wide_flops=2 * wide,
         kernels=kernels,
-        expert_layers=model.mlp_letters.count("m"),
+        expert_layers=expert_layers,
         experts=moe.count if moe else 0,
         chosen=moe.chosen if moe else 0,
         expert_bytes=one * scheme.bytes_per_parameter,
@@ -90,6 +97,7 @@ def count(model: Architecture, scheme: Scheme, tp: int, kv_width: float) -> Work
         window_flops=_pair_flops(model, tp, "w") * model.window,
         head_bytes=2 * head,
         head_flops=2 * head,
+        router_flops=2.0 * routed * model.hidden,
     )
 
 
