@@ -105,6 +105,28 @@ async def test_a_url_that_refuses_at_first_costs_nobody_an_error_and_then_ramps(
 
 @pytest.mark.slow
 @process_case
+async def test_an_engine_that_comes_back_with_a_longer_context_is_used_for_it(folder: Path) -> None:
+    """What it said when it was detected is no longer so: a request that fits now must not be refused for ever."""
+
+    def card(limit: int) -> Script:
+        return scripts.answer({"data": [{"id": "m", "owned_by": "vllm", "max_model_len": limit}]})
+
+    async with engine(metrics=reports()) as changes:
+        changes.paths["/v1/models"] = card(100)
+        async with open_app(changes) as app:
+            long = {"content": "word " * 1000}
+            await until(lambda: view(app, changes.url).spec.max_model_tokens == 100, 10.0)
+            assert await together(app, 1, **long) == [400]
+            changes.paths |= {"/v1/models": card(8192), "/metrics": reports(started=2e9)}
+            await until(lambda: view(app, changes.url).spec.max_model_tokens == 8192, 10.0)
+            assert await together(app, 1, **long) == [200]
+            async with RawClient(app.port) as client:
+                shown = (await client.ask("/v1/models", b"", method="GET")).json["data"]
+            assert [model["max_model_len"] for model in shown] == [8192]
+
+
+@pytest.mark.slow
+@process_case
 async def test_what_a_probe_of_an_earlier_registration_finds_out_hurts_nobody(folder: Path) -> None:
     """083: its probe takes long to fail; meanwhile the URL is registered anew, and is well."""
     async with engine(health=scripts.answer(b"", after_s=30.0)) as changes, engine() as stays, open_app(stays) as app:

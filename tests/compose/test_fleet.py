@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -5,6 +6,7 @@ import msgspec
 
 from headway.admin.control import Added, NewReplica, Refused
 from headway.compose.fleet import Fleet
+from headway.coordinate.static import Entry
 from headway.core.events import Event, ReplicasChanged
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
@@ -15,10 +17,11 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 class Heard:
     """Everybody a fleet tells about changes."""
 
-    def __init__(self, aliases: dict[str, list[str]] | None = None) -> None:
+    def __init__(self, aliases: dict[str, list[str]] | None = None, entries: Sequence[Entry] = ()) -> None:
         self.events: list[ReplicasChanged] = []
         self.watched: list[list[str]] = []
-        self.fleet = Fleet(self.post, self.watch, self.detect, aliases or {}, {"vllm", "openai"})
+        self.fleet = Fleet(self.post, self.watch, self.detect, aliases or {}, {"vllm", "openai"}, entries)
+        self.now: ReplicaSpec | None = spec("x")
 
     def post(self, event: Event) -> None:
         assert isinstance(event, ReplicasChanged)
@@ -28,7 +31,9 @@ class Heard:
         self.watched.append([spec.id for spec in specs])
 
     async def detect(self, url: str) -> object:
-        return spec("x", url=url) if "there" in url else f"nobody at {url}"
+        await asyncio.sleep(0)
+        found = self.now if "there" in url else None
+        return f"nobody at {url}" if found is None else msgspec.structs.replace(found, url=url)
 
 
 def spec(name: str, url: str = "", serves: Sequence[str] = ("m",)) -> ReplicaSpec:
@@ -73,6 +78,42 @@ def test_adapters_come_and_go_with_the_engines_cards() -> None:
     assert heard.fleet.specs()[0].serves == {"m": "m"}
     heard.fleet.new_cards(ReplicaId("gone"), [{"id": "m"}])
     assert [s.id for e in heard.events for s in e.upserted] == ["a", "a", "a"]
+
+
+def test_an_engine_that_was_started_anew_is_asked_again_what_it_is(run: Run) -> None:
+    """With another context, on another version: what was found out is renewed, what was stated stays, and so do id and
+    names, which the cards tell."""
+    stated = Entry("http://there-b", weight=2.0, max_model_tokens=64)
+    heard = Heard({"nick": ["m"]}, [stated])
+    before = [msgspec.structs.replace(spec(name, f"http://there-{name}"), max_model_tokens=8) for name in "ab"]
+    heard.fleet.publisher("static")(before)
+    heard.now = msgspec.structs.replace(spec("x"), max_model_tokens=32, labels={"engine_version": "2"})
+    for replica in heard.fleet.specs():
+        run(heard.fleet.look_again(replica.id))
+    a, b = heard.fleet.specs()
+    assert [(r.id, r.max_model_tokens, r.weight) for r in (a, b)] == [("there-a", 32, 1.0), ("there-b", 64, 2.0)]
+    assert a.serves == b.serves == {"m": "m", "nick": "m"}
+    assert a.labels == {"engine_version": "2"}
+    told = len(heard.events)
+    run(heard.fleet.look_again(a.id))
+    run(heard.fleet.look_again(ReplicaId("gone")))
+    heard.now = None
+    run(heard.fleet.look_again(a.id))
+    assert len(heard.events) == told, "nothing new"
+
+
+def test_a_replica_that_is_removed_while_it_is_looked_at_stays_removed(run: Run) -> None:
+    heard = Heard()
+    heard.fleet.publisher("static")([spec("a", "http://there")])
+
+    async def story() -> None:
+        looking = asyncio.ensure_future(heard.fleet.look_again(ReplicaId("there")))
+        await asyncio.sleep(0)
+        heard.fleet.remove(ReplicaId("there"))
+        await looking
+
+    run(story())
+    assert heard.fleet.specs() == ()
 
 
 def test_operators_add_and_remove(run: Run) -> None:

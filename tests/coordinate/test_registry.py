@@ -84,6 +84,28 @@ def test_a_registration_learns_new_facts_in_place() -> None:
     assert registry.specs() == (wiser,)
 
 
+def test_a_list_that_is_only_repeated_undoes_nothing() -> None:
+    """A source repeats its list while one of its replicas is still looked for."""
+    registry = Registry()
+    registry.publish("static", [A])
+    wiser = msgspec.structs.replace(registry.specs()[0], serves={"adapter": "adapter"})
+    registry.replace(wiser)
+    assert not registry.publish("static", [A])
+    assert registry.specs() == (wiser,)
+    assert [each.id for each in registry.publish("static", [A, B]).upserted] == ["b:2/prefix"]
+    registry.remove(wiser.id)
+    assert not registry.publish("static", [A, B]), "an operator removed it"
+    assert [each.id for each in registry.publish("static", [spec(A.url, model="m"), B]).upserted] == ["a:1#2"]
+
+
+def test_whoever_was_second_to_list_a_url_gets_it_when_the_first_one_gives_it_up() -> None:
+    registry = Registry()
+    registry.publish("static", [A])
+    registry.publish("local", [A])
+    registry.publish("static", [])
+    assert [each.id for each in registry.publish("local", [A]).upserted] == ["a:1#2"]
+
+
 def test_a_url_listed_twice_counts_once() -> None:
     registry = Registry()
     registry.publish("static", [A, spec(A.url, model="later")])

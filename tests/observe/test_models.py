@@ -40,9 +40,15 @@ def test_cards_keep_fields_nobody_knows(run: Run) -> None:
     assert changes == [["a", "b"]]
 
 
-def test_only_a_change_of_names_is_told(run: Run) -> None:
+def test_a_change_of_names_is_told(run: Run) -> None:
     _, changes = refresh(run, models("a"), models("a"), models("a", "lora"), models("a"))
     assert changes == [["a"], ["a", "lora"], ["a"]]
+
+
+def test_a_change_of_limits_is_told(run: Run) -> None:
+    pages = [Reply(b'{"data": [{"id": "a", "created": %d, "max_model_len": %d}]}' % (n, n // 2)) for n in range(4)]
+    _, changes = refresh(run, *pages)
+    assert len(changes) == 2, "not with each moment of its making"
 
 
 @pytest.mark.parametrize(

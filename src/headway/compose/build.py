@@ -160,8 +160,11 @@ class App:
             keys=plan.keys,
             exporters=settings.observe.dcgm_exporters,
             on_cards=self._new_cards,
+            on_boot=self._booted,
         )
-        self.fleet = Fleet(self.gateway.post, self.observer.watch, self.detect, settings.models, plan.dialects)
+        self.fleet = Fleet(
+            self.gateway.post, self.observer.watch, self.detect, settings.models, plan.dialects, plan.entries
+        )
         self.gateway.on_probe(self.observer.probe)
         self.gateway.on_warm_up(self.observer.warm_up)
         self._restarter = Restarter(settings.degradation.restart, self._client, self._url_of)
@@ -203,3 +206,7 @@ class App:
     def _new_cards(self, replica_id: ReplicaId, cards: Cards) -> None:
         self.gateway.set_cards({replica_id: cards})
         self.fleet.new_cards(replica_id, cards)
+
+    def _booted(self, replica_id: ReplicaId) -> None:
+        if not self.draining:
+            self._sources.spawn(self.fleet.look_again(replica_id), f"look again {replica_id}")

@@ -4,7 +4,7 @@ The brain hears ReplicasChanged, the observer gets the list to watch. Aliases of
 here, so that no other room knows where a model's names come from.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,7 +33,8 @@ Detect = Callable[[str], Awaitable[Any]]
 
 
 class Fleet:
-    """The one registry of this process. `watch` gets every spec after each change; `post` reaches the brain."""
+    """The one registry of this process. `watch` gets every spec after each change; `post` reaches the brain.
+    `entries` is what the settings state of replicas."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Fleet:
         detect: Detect,
         aliases: Mapping[str, Sequence[str]],
         engines: Collection[str],
+        entries: Iterable[Entry] = (),
     ) -> None:
         self._registry = Registry()
         self._post = post
@@ -49,6 +51,7 @@ class Fleet:
         self._detect = detect
         self._aliases = aliases
         self._engines = engines
+        self._stated = {entry.url: entry for entry in entries}
         self._listed: dict[ReplicaId, frozenset[str]] = {}
 
     def specs(self) -> tuple[ReplicaSpec, ...]:
@@ -70,6 +73,18 @@ class Fleet:
         kept = {name: own for name, own in spec.serves.items() if own not in gone}
         self._apply(self._registry.replace(self._named(msgspec.structs.replace(spec, serves={**kept, **listed}))))
 
+    async def look_again(self, replica_id: ReplicaId) -> None:
+        """An engine was started anew: what was found out about it may be different now, what was stated is not. Which
+        names it serves is told by its cards."""
+        spec = self._registry.find(replica_id)
+        found = await self._detect(spec.url) if spec is not None else None
+        spec = self._registry.find(replica_id)
+        if spec is None or not isinstance(found, ReplicaSpec):
+            return
+        now_is = merged(self._stated.get(spec.url, Entry(spec.url)), found)
+        kept = msgspec.structs.replace(now_is, id=spec.id, serves=spec.serves)
+        self._apply(self._registry.replace(self._named(kept)))
+
     async def add(self, wanted: NewReplica) -> Added | Refused:
         """Register what an operator asked for, detecting what was left open."""
         url = replica_url(wanted.url)
@@ -82,6 +97,7 @@ class Fleet:
         if not isinstance(found, ReplicaSpec) and not entry.complete:
             return Refused(f"{found}; to register it all the same, state engine and model")
         spec = self._named(merged(entry, found if isinstance(found, ReplicaSpec) else None))
+        self._stated[url] = entry
         change = self._registry.add(ADMIN, spec)
         self._apply(change)
         return Added(change.upserted[0].id if change.upserted else "", url)

@@ -28,6 +28,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._current: dict[str, tuple[str, ReplicaSpec]] = {}  # url -> (source, spec)
+        self._taken: dict[str, dict[str, ReplicaSpec]] = {}  # source -> url -> what was taken over from it
         self._generations: dict[str, int] = {}
 
     def specs(self) -> tuple[ReplicaSpec, ...]:
@@ -39,11 +40,15 @@ class Registry:
         return next((spec for _, spec in self._current.values() if spec.id == replica_id), None)
 
     def publish(self, source: str, specs: Sequence[ReplicaSpec]) -> Change:
-        """Take over the full list of one source."""
+        """Take over the full list of one source. What it only repeats is no news: it does not undo what was learnt of a
+        replica meanwhile, nor bring back one that was removed."""
         wanted = {spec.url: spec for spec in specs}
         removed = [url for url, (owner, _) in self._current.items() if owner == source and url not in wanted]
         gone = tuple(self._current.pop(url)[1].id for url in removed)
-        upserted = tuple(filter(None, [self._put(source, spec) for spec in wanted.values()]))
+        taken = {url: spec for url, spec in self._taken.get(source, {}).items() if wanted.get(url) == spec}
+        upserted = tuple(filter(None, [self._put(source, spec) for url, spec in wanted.items() if url not in taken]))
+        owned = {url: spec for url, spec in wanted.items() if self._current.get(url, ("",))[0] == source}
+        self._taken[source] = taken | owned
         return Change(upserted, gone)
 
     def add(self, source: str, spec: ReplicaSpec) -> Change:

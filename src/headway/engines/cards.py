@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 MODELS_PATH = "/v1/models"
+LIMITS = ("max_model_len", "context_length", "max_context_length")
+"""What engines call the longest context in a card."""
 
 
 def decode(body: bytes | None) -> Any:
@@ -48,3 +50,8 @@ def owned_by(cards: list[dict[str, Any]], owner: str) -> bool:
 def names(cards: list[dict[str, Any]]) -> tuple[str, ...]:
     """The ids of the cards, in order."""
     return tuple(card["id"] for card in cards)
+
+
+def limits(cards: list[dict[str, Any]]) -> list[Any]:
+    """What the cards say of the longest contexts, in order."""
+    return [card.get(name) for card in cards for name in LIMITS]

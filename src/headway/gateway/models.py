@@ -12,11 +12,11 @@ import msgspec
 
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
+from headway.engines.cards import LIMITS
 
 Card = dict[str, Any]
 SAID_CHARS = 400
 """So much of the names of models is told to whoever asks for another."""
-_LIMITS = ("max_model_len", "context_length", "max_context_length")
 
 
 class ModelList:
@@ -86,7 +86,7 @@ def _add(merged: dict[str, Card], name: str, card: Card) -> None:
     for field, value in card.items():
         if field not in seen:
             seen[field] = value
-        elif field in _LIMITS and isinstance(value, int) and isinstance(seen[field], int):
+        elif field in LIMITS and isinstance(value, int) and isinstance(seen[field], int):
             seen[field] = min(seen[field], value)
 
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from headway.engines.cards import MODELS_PATH, models, names
+from headway.engines.cards import MODELS_PATH, limits, models, names
 from headway.observe.config import ObserveConfig
 from headway.runtime.http import Answer, Client
 
@@ -15,7 +15,7 @@ Cards = list[dict[str, Any]]
 
 
 class ModelCards:
-    """Refreshes one replica's cards until cancelled; `on_change(cards)` when their names differ from before."""
+    """Refreshes one replica's cards until cancelled; `on_change(cards)` when names or limits differ from before."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ModelCards:
         answer = await self._client.fetch(self._url, timeout_s=self._config.probe_timeout_s, headers=self._headers)
         if not isinstance(answer, Answer) or answer.status != 200 or not (cards := models({MODELS_PATH: answer.body})):
             return
-        changed = names(cards) != names(self.cards)
+        changed = names(cards) != names(self.cards) or limits(cards) != limits(self.cards)
         self.cards = cards
         if changed:
             self._on_change(cards)

@@ -26,7 +26,8 @@ class Observer:
     """Scrapes, probes and reads the cards of every watched replica; posts what it sees.
 
     `post` is called synchronously with SampleTaken, ProbeSucceeded and ProbeFailed. `keys` maps replica URLs to API
-    keys; `exporters` are URLs of DCGM pages. `on_cards(id, cards)` hears of changed model names.
+    keys; `exporters` are URLs of DCGM pages. `on_cards(id, cards)` hears of changed names and limits of models,
+    `on_boot(id)` of engines that were started anew.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Observer:
         keys: Mapping[str, str] | None = None,
         exporters: Sequence[str] = (),
         on_cards: Callable[[ReplicaId, Cards], None] = lambda _id, _cards: None,
+        on_boot: Callable[[ReplicaId], None] = lambda _id: None,
         chance: Chance | None = None,
     ) -> None:
         self._post = post
@@ -47,6 +49,7 @@ class Observer:
         self._config = config
         self._keys = keys or {}
         self._on_cards = on_cards
+        self._on_boot = on_boot
         self._chance = chance or random.Random()
         self._tasks = TaskSet()
         self._watches: dict[ReplicaId, Watch] = {}
@@ -122,6 +125,7 @@ class Observer:
         boots = earlier.go_on() if earlier is not None else Boots()
         watch = Watch(spec, dialect, key, self._client, self._config, self._chance, self._post, self._devices, boots)
         watch.models_changed = self._on_cards
+        watch.booted = self._on_boot
         watch.start(self._tasks)
         return watch
 

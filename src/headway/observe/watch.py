@@ -49,7 +49,8 @@ class Watch:
         self.models = ModelCards(base, headers, client, config, self._new_cards)
         self.models_changed: Callable[[ReplicaId, Cards], None] = lambda _id, _cards: None
         self.scraper.on_refused = self.prober.ask
-        self.scraper.on_boot = self.models.ask
+        self.booted: Callable[[ReplicaId], None] = lambda _id: None
+        self.scraper.on_boot = self._booted
         self._interval_s = config.interval_s
         self._post = post
         self._over = False
@@ -115,6 +116,11 @@ class Watch:
     def _pass_on(self, event: SampleTaken | ProbeSucceeded | ProbeFailed) -> None:
         if not self._over:
             self._post(event)
+
+    def _booted(self) -> None:
+        self.models.ask()
+        if not self._over:
+            self.booted(self.scraper.spec.id)
 
     def _new_cards(self, cards: Cards) -> None:
         if not self._over:
