@@ -200,13 +200,15 @@ def deal(rows: list[Point], folds: int) -> list[list[tuple[str, str]]]:
 
 
 def report(rows: list[Point], found: Settings, spread: Executor, say: Callable[[str], None], name: str) -> None:
-    """One line per group, and one for the fold."""
+    """One line per group, one for the fold, and one without points that are doubted, where there are any."""
     results = list(spread.map(told, rows, [found] * len(rows), chunksize=8))
     errors = [(tpot / p.tpot - 1, ttft / p.ttft - 1) for p, (ttft, tpot) in zip(rows, results, strict=True)]
     lines = {
         group: [e for p, e in zip(rows, errors, strict=True) if p.group == group] for group in {p.group for p in rows}
     }
-    for what, some in [*sorted(lines.items()), (("all", ""), errors)]:
+    trusted = [e for p, e in zip(rows, errors, strict=True) if not p.doubted]
+    rest = [(("all but doubted ones", ""), trusted)] if len(trusted) < len(rows) else []
+    for what, some in [*sorted(lines.items()), (("all", ""), errors), *rest]:
         tpot, ttft = (summary(error[part] for error in some) for part in (0, 1))
         cells = f"{tpot[0]:+.1%} | {tpot[1]:.1%} | {ttft[0]:+.1%} | {ttft[1]:.1%}"
         say(f"| {name} | {' on '.join(what).removesuffix(' on ')} | {len(some)} | {cells} |")

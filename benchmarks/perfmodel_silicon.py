@@ -67,6 +67,13 @@ class Point(msgspec.Struct, frozen=True):
         """Model and card: what folds keep together."""
         return self.model, self.system
 
+    @property
+    def doubted(self) -> bool:
+        """Whether it cannot be what it says (docs/perfmodel.md, What it cannot do)."""
+        return (not self.stated and self.precision != "bfloat16") or (
+            "gpt-oss" in self.model and self.concurrency > 256
+        )
+
 
 class Settings(msgspec.Struct, frozen=True):
     """Everything that calibration moves."""
