@@ -76,6 +76,14 @@ def test_a_file_that_others_may_write_is_refused(file: Path, mode: int) -> None:
     assert len(read(file)) == 1
 
 
+@pytest.mark.timeout(10)
+def test_a_pipe_is_refused_and_not_waited_for(file: Path) -> None:
+    """Whoever reads it would wait for a writer, for ever: revoked keys stayed good, and the process could not end."""
+    os.mkfifo(file, 0o600)
+    with pytest.raises(KeysError, match="no regular file"):
+        read(file)
+
+
 def test_a_revoked_key_stays_listed_and_is_good_for_nothing(file: Path) -> None:
     add(file)
     change(file, lambda keys: [revoked(key) for key in keys])

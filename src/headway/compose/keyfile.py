@@ -71,20 +71,26 @@ def revoked(key: ApiKey) -> ApiKey:
 
 def read(path: Path) -> tuple[ApiKey, ...]:
     """Every key of a file, in its order. Raises KeysError, also for a file that others may write: whoever can write it
-    can let himself in."""
+    can let himself in. A pipe is not waited for: who watches the file would see no change of it any more."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             mode = os.fstat(file.fileno()).st_mode
-            data = file.read(MAX_FILE_BYTES + 1)
+            data = file.read(MAX_FILE_BYTES + 1) if stat.S_ISREG(mode) else b""
     except FileNotFoundError:
         raise KeysError(f"{path} does not exist: `headway keys add --keys-file {path} TENANT` makes it") from None
     except OSError as error:
         raise KeysError(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise KeysError(f"{path} is no regular file, so changes of it could not be seen")
     if mode & _OTHERS_WRITE:
         raise KeysError(f"{path} can be written by others than its owner: chmod 600 {path}")
     if len(data) > MAX_FILE_BYTES:
         raise KeysError(f"{path} is larger than {MAX_FILE_BYTES // 2**20} MiB: no file of keys")
     return _checked(path, data)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def change(path: Path, edit: Callable[[tuple[ApiKey, ...]], Sequence[ApiKey]]) -> None:
