@@ -15,11 +15,11 @@ HORIZONS: Final = (0, 10, 30, 100, 280, 700, 1750, 4300)
 """Decode steps ahead at which use is forecast. Roughly geometric: the peak of a batch is flat, and eight points miss
 2 % of it on average (a test measures it) while an addition stays at a microsecond."""
 
-CARE: Final = (1.0, 1.0, 1.0, 0.8, 0.73, 0.73, 0.73, 0.73)
+CARE = (1.0, 1.0, 1.0, 0.8, 0.73, 0.73, 0.73, 0.73)
 """The part of `z` that counts at each horizon. What may happen within a second cannot be helped any more, by holding
 back whoever comes next; what may happen in half a minute can."""
 
-_ZEROS: Final[Octet] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+_ZEROS: Octet = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def _sum(a: Octet, b: Octet) -> Octet:

@@ -28,10 +28,10 @@ from headway.core.view import Speed
 
 Vector = tuple[float, float, float]
 
-_TYPICAL_STEP: Final[Vector] = (1.0, 8.0, 8192.0)
+_TYPICAL_STEP: Vector = (1.0, 8.0, 8192.0)
 """Eight requests of a thousand tokens: where each coefficient of the prior is as credible as the others."""
 
-_TYPICAL_PREFILL: Final[Vector] = (1.0, 1024.0, 1.0)
+_TYPICAL_PREFILL: Vector = (1.0, 1024.0, 1.0)
 """The third coefficient is not used: prior and observations keep it 0."""
 
 _FASTEST_S_PER_TOKEN: Final = 1e-7

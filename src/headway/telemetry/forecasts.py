@@ -12,7 +12,7 @@ from headway.core.commands import Settled
 from headway.core.outcome import OutcomeKind
 from headway.telemetry.tally import Histogram, Table
 
-RATIO_BOUNDS: Final = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
+RATIO_BOUNDS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
 """Real over forecast: symmetric around 1 on a logarithmic scale, finest where a good forecast lies."""
 
 KEEP: Final = 512

@@ -13,7 +13,7 @@ from headway.telemetry.access import Access, Account
 
 Cell = TypeVar("Cell")
 
-LATENCY_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
+LATENCY_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
 """From a cached small answer to the longest generation the default timeouts allow."""
 
 MAX_CELLS: Final = 2048
