@@ -169,7 +169,7 @@ def test_a_second_change_within_a_tick_of_the_clock_is_not_missed(
     """Same size, same times, same inode: only reading again tells."""
 
     async def scene() -> None:
-        monkeypatch.setattr("headway.compose.clients._state", lambda path: (1,))
+        monkeypatch.setattr("headway.compose.clients.state_of", lambda path: (1,))
         await watched.look()
         text = watched.file.read_text()
         watched.put(text.replace('"tenant":"ann"', '"tenant":"bob"'))

@@ -214,14 +214,18 @@ def stream_in_background(serve: Process, tokens: int, pieces: list[str]) -> thre
     return thread
 
 
-def test_sigterm_drains_and_the_journal_is_reproduced(folder: Path, engines: list[Process]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["", "terminal_closed"])
+def test_a_signal_drains_and_the_journal_is_reproduced(
+    folder: Path, engines: list[Process], number: signal.Signals
+) -> None:
     """Case 112, F16, and `headway verify`."""
-    with running(folder, "drain", *settings(folder, engines, "drain"), environ=ENVIRON) as serve:
+    name = f"drain_{number.name}"
+    with running(folder, name, *settings(folder, engines, name), environ=ENVIRON) as serve:
         until(lambda: complete(serve))
         pieces: list[str] = []
         thread = stream_in_background(serve, 300, pieces)
         until(lambda: fleet(serve)["fleet"]["in_flight"] == 1)
-        serve.popen.send_signal(signal.SIGTERM)
+        serve.popen.send_signal(number)
         until(lambda: get(serve.url("admin_port") + "/readyz")[0] == 503, 2)
         assert get(serve.url("admin_port") + "/healthz")[0] == 200
         thread.join(20)
@@ -229,7 +233,7 @@ def test_sigterm_drains_and_the_journal_is_reproduced(folder: Path, engines: lis
         assert serve.popen.wait(10) == 0
     stopped = json.loads(next(line for line in serve.log.read_text().splitlines() if '"event":"stopped"' in line))
     assert stopped["started"] == stopped["ok"] == 1
-    verified = command("verify", str(folder / "drain.journal"))
+    verified = command("verify", str(folder / f"{name}.journal"))
     assert verified.returncode == 0, verified.stderr
     assert "reproduced" in verified.stdout
 

@@ -7,15 +7,17 @@ from collections.abc import Callable
 import structlog
 
 from headway.admin import AdminServer, make_app
+from headway.compose.certificates import CertificateWatch
 from headway.compose.clients import Clients, KeyWatch
 from headway.compose.control import AppControl
 from headway.compose.fleet import Fleet
-from headway.compose.gauges import watch_clients, watch_observer, watch_plane
+from headway.compose.gauges import watch_certificates, watch_clients, watch_observer, watch_plane
 from headway.compose.journal import JournalWriter
 from headway.compose.plan import Plan, make_plan
 from headway.compose.registry import Registry, find
 from headway.compose.restart import Restarter, watch_restarts
 from headway.compose.settings import Settings
+from headway.compose.tls import owns
 from headway.coordinate.base import Source, Undetected
 from headway.coordinate.local import Local
 from headway.coordinate.registry import replica_name
@@ -32,6 +34,9 @@ from headway.runtime.tasks import TaskSet
 from headway.telemetry import Access, Telemetry
 
 log = structlog.get_logger(__name__)
+
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""A terminal that is closed, or whoever hopes for settings to be read again, must not cut streams."""
 
 LEAVE_S = 0.3
 """What may still take time after the drain: the admin port's last answers."""
@@ -64,6 +69,7 @@ class App:
         self._admin: AdminServer | None = None
         self._journal: JournalWriter | None = None
         self.key_watch: KeyWatch | None = None
+        self._certificates: CertificateWatch | None = None
 
     async def start(self) -> None:
         """Open both ports and begin to look for replicas. Raises OSError when a port or the journal cannot be, and
@@ -82,6 +88,8 @@ class App:
         log.info("listening", port=self.port, admin_port=self.admin_port, policy=recipe.policy, seed=recipe.seed)
         if self.key_watch is not None:
             self._sources.spawn(self.key_watch.run(), "file of keys")
+        if self._certificates is not None:
+            self._sources.spawn(self._certificates.run(), "certificates")
         for source in self._list_sources():
             self._sources.spawn(source.run(self.fleet.publisher(source.name)), f"source {source.name}")
 
@@ -106,11 +114,13 @@ class App:
     async def run(
         self, started: Callable[["App"], None] = lambda _app: None, *, exit_with_parent: bool = False
     ) -> None:
-        """Serve until SIGTERM or SIGINT, then drain; a second signal cuts the drain short, and so does the end of the
+        """Serve until a signal of `ENDING`, then drain; a second one cuts the drain short, and so does the end of the
         process that started this one, if that is wanted."""
         first, second = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ENDING:
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # by nohup: the terminal may go, this process stays
             loop.add_signal_handler(number, lambda: second.set() if first.is_set() else first.set())
         await self.start()
         if exit_with_parent:
@@ -170,6 +180,10 @@ class App:
         self._restarter = Restarter(settings.degradation.restart, self._client, self._url_of)
         self.gateway.on_restart(self._restarter)
         self._admit_clients()
+        shown = owns(settings.listen.tls, plan.gateway.server_tls, settings.upstream.tls, plan.gateway.client_tls)
+        if shown:
+            self._certificates = CertificateWatch(shown)
+            watch_certificates(self.telemetry, self._certificates)
         watch_restarts(self.telemetry, self._restarter)
         watch_observer(self.telemetry, self.observer)
         watch_plane(self.telemetry, self.gateway.plane)

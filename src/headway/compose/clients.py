@@ -93,7 +93,7 @@ class KeyWatch:
 
     def _read(self) -> tuple[ApiKey, ...] | KeysError | None:
         """The keys if the file may have changed, or could not be used when it was read last."""
-        state = _state(self._path)
+        state = state_of(self._path)
         changed = state != self._seen
         if not changed and not self._again:
             return None
@@ -112,7 +112,7 @@ class KeyWatch:
         log.error("keys not read, those from before stay good", reason=problem)
 
 
-def _state(path: Path) -> tuple[int, ...] | None:
+def state_of(path: Path) -> tuple[int, ...] | None:
     """What tells a version of a file from another, None while it cannot be looked at."""
     try:
         found = os.stat(path)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from headway.compose.certificates import CertificateWatch
 from headway.compose.clients import Clients, KeyWatch
 from headway.gateway.batching import Batcher
 from headway.gateway.plane import Plane
@@ -52,6 +53,12 @@ def watch_clients(telemetry: Telemetry, clients: Clients, watch: KeyWatch) -> No
     telemetry.watch("headway_api_keys", "API keys that are good.", lambda: clients.good_keys)
     failed = "Versions of the file of keys that could not be used; those read before stay good."
     telemetry.watch("headway_key_reload_failures_total", failed, lambda: watch.failures)
+
+
+def watch_certificates(telemetry: Telemetry, watch: CertificateWatch) -> None:
+    """Renewals that failed: a certificate that is not renewed will end."""
+    failed = "Renewed certificates that could not be used; the ones from before stay in use."
+    telemetry.watch("headway_certificate_reload_failures_total", failed, lambda: watch.failures)
 
 
 def _field(observer: Observer, field: str) -> Callable[[], float]:

@@ -21,7 +21,9 @@ _L, _T, _C, _G, _M = _Limits(), _Timeouts(), _Cors(), _Gateway(), _Batching()
 class ServerTls(Section):
     """Certificate of the data port."""
 
-    cert_file: Path = Field(description="PEM file with the certificate chain.")
+    cert_file: Path = Field(
+        description="PEM file with the certificate chain; read again within ten seconds when it changes."
+    )
     key_file: Path = Field(description="PEM file with the private key.")
     client_ca_file: Path | None = Field(
         default=None, description="When set, clients must show a certificate signed by it."

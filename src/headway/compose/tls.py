@@ -2,9 +2,36 @@
 
 import ssl
 from pathlib import Path
+from typing import NamedTuple
 
 from headway.compose.settings_traffic import ClientTls, ServerTls
 from headway.compose.source import Problem, SettingsError
+
+
+class Own(NamedTuple):
+    """A context, and the files whose certificate and key it shows."""
+
+    context: ssl.SSLContext
+    cert: Path
+    key: Path
+
+
+def owns(
+    listen: ServerTls | None, server: ssl.SSLContext | None, upstream: ClientTls | None, client: ssl.SSLContext | None
+) -> list[Own]:
+    """What the contexts of settings show of themselves."""
+    found = []
+    if listen is not None and server is not None:
+        found.append(Own(server, listen.cert_file, listen.key_file))
+    if upstream is not None and client is not None and upstream.cert_file is not None:
+        found.append(Own(client, upstream.cert_file, upstream.key_file or upstream.cert_file))
+    return found
+
+
+def load_own(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+    """Show this certificate in new handshakes. Raises OSError (an SSLError is one), also for a key with a passphrase:
+    nobody is there to be asked for it."""
+    context.load_cert_chain(cert, key, password="")
 
 
 def server_context(tls: ServerTls) -> ssl.SSLContext:
@@ -35,8 +62,8 @@ def client_context(tls: ClientTls) -> ssl.SSLContext:
 
 def _load_own(context: ssl.SSLContext, cert: Path, key: Path, section: str) -> None:
     try:
-        context.load_cert_chain(cert, key)
-    except (OSError, ssl.SSLError) as error:
+        load_own(context, cert, key)
+    except OSError as error:
         raise _error(section, "cert_file", f"{cert} with {key}: {error}") from None
 
 
