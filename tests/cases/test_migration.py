@@ -1,6 +1,7 @@
 """Requests that are moved while they run, over sockets: what a client gets is what one undisturbed replica says."""
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -12,13 +13,18 @@ import pytest
 from headway.core.commands import Hold, Moved, Record
 from headway.core.events import AttemptFinished
 from headway.core.outcome import OutcomeKind
+from headway.gateway.attempt import Attempt
 from headway.gateway.config import GatewayConfig, Moving
-from tests.cases.house import House, at_most, case, until
+from headway.gateway.exchange import Exchange
+from headway.gateway.mover import Mover
+from headway.wire.resume import Tape
+from tests.cases.house import House, at_most, case, movable, until
 from tests.cases.moves import HASTY, MOVABLE, PATIENT, QUEUE, move, obey, plain, running, speak, undisturbed, wish
 from tests.harness import scripts
 from tests.harness.client import Answer, request
 from tests.harness.engine import Connection, Script, Seen
 from tests.harness.speaker import MODEL, WAYS, Trouble, said
+from tests.interpreted import interpreted
 from tests.wire.engine import CHAT, COMPLETIONS
 from tests.wire.test_resume_exact import seen as made_of
 
@@ -91,6 +97,37 @@ async def test_a_stream_is_moved(house: House, path: str) -> None:
     assert house.count("headway_migrations_total", result="cut", reason="operator") == 2
     assert house.count("headway_migration_gap_seconds_count", kind="cut") == 2
     assert house.count("headway_replayed_tokens_total") > 0
+
+
+@interpreted
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("end", ["moved", "at_rest", "left", "given_up"])
+@case(NOBODY, NOBODY, **{**TWO, "config": movable(MOVABLE)})
+async def test_what_a_request_has_said_goes_with_it(house: House, end: str, stream: bool) -> None:
+    """Not at the next search for cycles, which is twenty thousand objects away: by then every answer of some hundred
+    requests would be there, and so would their bodies."""
+    gc.collect()
+    gc.disable()
+    try:
+        speak(house, gap_s=PACE_S)
+        async with house.client() as client:
+            await client.send(request(CHAT, wish(CHAT, **USAGE) if stream else {**wish(CHAT), "stream": False}))
+            await some(house)
+            if end in ("moved", "given_up"):
+                move(house, running(house))
+            if end == "moved":
+                await until(lambda: "cut" in results(house))
+            if end in ("left", "given_up"):
+                client.rst()
+            else:
+                await client.answer()
+        await house.at_rest()
+        kept = (Exchange, Mover, Attempt, Tape)
+        await until(
+            lambda: not any(isinstance(one, kept) for one in gc.get_objects()), 1.0, lambda: "they are all there"
+        )
+    finally:
+        gc.enable()
 
 
 ODD = b'{"choices":[{"message":{"content":"a\\n\\n"},"finish_reason":"stop"}],\n\n"token_ids":[1],"x":1}'

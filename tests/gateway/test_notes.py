@@ -89,6 +89,14 @@ def test_whoever_left_out_v1_is_told() -> None:
     assert "/v1" not in inside.message
 
 
+def test_a_compressed_body_is_told_to_be_sent_as_it_is() -> None:
+    """Not that its JSON is malformed: neither we nor engines unpack bodies."""
+    packed = notes("content-encoding: gzip").wrong
+    assert packed is not None
+    assert (packed.status, packed.code) == (415, "unsupported_content_encoding")
+    assert notes("content-encoding: Identity").inference
+
+
 ANN = Identity("ann", tier=1, models=("m",))
 
 

@@ -127,6 +127,12 @@ class Continued(Attempt):
             self._errand = None
         super().drop()
 
+    def release(self) -> None:
+        """The request is over, or goes on without it: hold on to nothing."""
+        super().release()
+        if isinstance(self.outlet, Anteroom):
+            self.outlet.shut()
+
     @property
     def overdue(self) -> bool:
         """Whether deadlines apply to it."""

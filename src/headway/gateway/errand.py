@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from headway.core.outcome import OutcomeKind
 from headway.gateway.head import RequestHead, ResponseHead
+from headway.gateway.spool import unheard
 from headway.gateway.target import Target
 from headway.gateway.upstream import Pool, UpstreamConnection
 from headway.wire.resume_body import Ask
@@ -49,6 +50,7 @@ class Call:
 
     def drop(self) -> None:
         """Nobody wants the answer any more."""
+        self.body = unheard
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
@@ -72,10 +74,10 @@ class Call:
         """The answer is complete."""
         self._upstream = None
         if self._status == 200:
-            self._done(b"".join(self._parts), OutcomeKind.OK, "")
+            self._end(b"".join(self._parts), OutcomeKind.OK, "")
         else:
             kind = OutcomeKind.CLIENT_ERROR if 400 <= self._status < 500 else OutcomeKind.SERVER_ERROR
-            self._done(None, kind, f"it answered {self._status}")
+            self._end(None, kind, f"it answered {self._status}")
 
     def lost(self, kind: OutcomeKind, detail: str) -> None:
         """There will be no answer."""
@@ -84,9 +86,13 @@ class Call:
             self._again = True
             self._connect()
         else:
-            self._done(None, kind, detail)
+            self._end(None, kind, detail)
 
     # Steps.
+
+    def _end(self, answer: bytes | None, kind: OutcomeKind, detail: str) -> None:
+        self.body = unheard
+        self._done(answer, kind, detail)
 
     def _connect(self) -> None:
         self._connecting = self._pool.connect(self._target, self._send, self._unconnected)
@@ -98,14 +104,14 @@ class Call:
 
     def _unconnected(self, kind: OutcomeKind, detail: str) -> None:
         self._connecting = None
-        self._done(None, kind, detail)
+        self._end(None, kind, detail)
 
     def _collect(self, data: bytes) -> None:
         self._parts.append(data)
         self._size += len(data)
         if self._size > MAX_ANSWER_BYTES and self._upstream is not None:
             self.drop()
-            self._done(None, OutcomeKind.BAD_RESPONSE, "the answer is too long")
+            self._end(None, OutcomeKind.BAD_RESPONSE, "the answer is too long")
 
 
 class Errand:

@@ -404,5 +404,6 @@ class Exchange:
             attempt.release()
         if self.mover is not None:
             self.mover.over()
+            self.mover = None  # it knows us: what the request has said would stay until the next search for cycles
         self.plane.book(ticket, account, outlet.status or 499, code, outlet.sent_bytes)
         self._client.exchange_ended()

@@ -37,7 +37,7 @@ _FRAMING: Final = (rb"content[-_]length", rb"transfer[-_]encoding")  # the under
 _REQUEST_NAMES: Final = (
     *_FRAMING, *HOP_BY_HOP, rb"host", rb"expect", rb"authorization", rb"x-api-key", rb"api-key", rb"content-type",
     rb"origin", rb"access-control-request-method", rb"x-request-id", rb"forwarded", rb"x-forwarded-[a-z]+",
-    rb"accept-encoding",
+    rb"accept-encoding", rb"content-encoding",
 )  # fmt: skip
 _RESPONSE_NAMES: Final = (
     *_FRAMING,

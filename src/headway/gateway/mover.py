@@ -221,6 +221,7 @@ class Mover:
         self._state = OVER
         self._disarm()
         self._keep(0)
+        self.spool.unwatched()
         if target is not None:
             target.drop()
             target.settle(OutcomeKind.CANCELLED, False, "the request has ended")

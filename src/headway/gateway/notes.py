@@ -18,6 +18,9 @@ MAX_DEADLINE_S: Final = 86_400.0
 MAX_NAME_CHARS: Final = 64
 ENDLESS_NAME: Final = Refusal(400, "invalid_header", f"A name in a header has at most {MAX_NAME_CHARS} characters.")
 NOWHERE: Final = Refusal(404, "not_found", "There is nothing at this path.")
+PACKED: Final = Refusal(
+    415, "unsupported_content_encoding", "Bodies are read as they come; send this one without Content-Encoding."
+)
 OUTSIDE: Final = Refusal(404, "not_found", "There is nothing at this path; the base URL of a client ends in /v1.")
 CHALLENGE: Final = b"\r\nwww-authenticate: Bearer"
 
@@ -78,13 +81,15 @@ def _guarded(head: RequestHead, route: Route | None) -> bool:
 
 
 def _wrong(head: RequestHead, route: Route | None) -> Refusal | None:
-    """Whether path and method are not served."""
+    """Why the request is not served, whoever sent it; None if it is."""
     if head.method == "OPTIONS":
         return None
     if route is None:
         return NOWHERE if head.path.startswith("/v1/") else OUTSIDE
     if head.method not in route.methods:
         return Refusal(405, "method_not_allowed", f"This path takes {' and '.join(route.methods)} only.")
+    if head.fields.get(b"content-encoding", b"identity").lower() != b"identity":
+        return PACKED
     return None
 
 

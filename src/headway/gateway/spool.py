@@ -8,7 +8,7 @@ the source's word until the cut, and nothing after it.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from headway.gateway.head import ResponseHead
 from headway.gateway.outlet import Outlet
@@ -47,6 +47,25 @@ class Watcher(Protocol):
         ...
 
 
+class Unconcerned:
+    """A watcher of what has ended."""
+
+    def held(self, size: int) -> None:
+        """Nothing follows."""
+
+    def spoke(self) -> None:
+        """Nothing follows."""
+
+    def gathered(self, size: int) -> None:
+        """Nothing follows."""
+
+    def give(self, whole: Whole) -> None:
+        """Nobody waits for it."""
+
+
+UNCONCERNED: Final = Unconcerned()
+
+
 class Spool(Outlet):
     """An outlet with a filter in front. Without one it is any other outlet. `holding`: nothing passes."""
 
@@ -54,7 +73,7 @@ class Spool(Outlet):
 
     def __init__(self, transport: asyncio.Transport, watcher: Watcher) -> None:
         super().__init__(transport)
-        self._watcher = watcher
+        self._watcher: Watcher = watcher
         self._filter: Filter | None = None
         self._joined = False
         self._held: list[bytes] = []
@@ -96,6 +115,10 @@ class Spool(Outlet):
     def say(self, data: bytes) -> None:
         """Words of our own, between two events of the stream."""
         super().write(data)
+
+    def unwatched(self) -> None:
+        """The request has ended."""
+        self._watcher = UNCONCERNED
 
     def hold(self) -> None:
         """Let nothing pass until the cut, or until it is given up."""
@@ -185,5 +208,13 @@ class Anteroom(Outlet):
         """A piece of the continuation."""
         self._say(data)
 
+    def shut(self) -> None:
+        """Nobody will speak here any more."""
+        self._say = unheard
+
     def finish(self) -> None:
         """The client's body does not end here."""
+
+
+def unheard(data: bytes) -> None:
+    """What is said after the end."""
