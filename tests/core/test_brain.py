@@ -513,7 +513,7 @@ def test_a_retry_does_not_wait_for_memory() -> None:
 def test_a_cancelled_attempt_of_the_body_gets_an_end() -> None:
     house = ready("a", "b")
     house.ask("r")
-    assert rejected(house.end("r-0", OutcomeKind.CANCELLED)).status == 502
+    assert rejected(house.end("r-0", OutcomeKind.CANCELLED)).code == "no_replica"
 
 
 # -- replicas
@@ -672,7 +672,7 @@ def test_a_retry_finds_its_model_gone() -> None:
     house = ready("a")
     house.ask("r")
     house.tell(ReplicasChanged(house.now, removed=(A,)))
-    assert rejected(house.end("r-0", OutcomeKind.CANCELLED)).status == 502
+    assert rejected(house.end("r-0", OutcomeKind.CANCELLED)).code == "no_replica"
 
 
 def test_late_probes_of_an_old_registration_change_nothing() -> None:

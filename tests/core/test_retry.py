@@ -174,6 +174,7 @@ def test_suspects_are_bounded() -> None:
         (OutcomeKind.CONNECT_FAILED, 503, "no_replica"),
         (OutcomeKind.CONNECT_TIMEOUT, 503, "no_replica"),
         (OutcomeKind.NO_RESOURCES, 503, "overloaded"),
+        (OutcomeKind.CANCELLED, 503, "no_replica"),
         (OutcomeKind.FIRST_BYTE_TIMEOUT, 504, "upstream_failed"),
         (OutcomeKind.IDLE_TIMEOUT, 504, "upstream_failed"),
         (OutcomeKind.ENGINE_ABORT, 503, "upstream_failed"),

@@ -78,6 +78,8 @@ def answer(outcome: Outcome) -> Answer:
         return Answer(503, "overloaded", "the gateway has no connection left for the request", 1.0, shed=True)
     if outcome.kind in NOBODY:
         return Answer(503, "no_replica", "no replica of this model can be reached at the moment", 1.0)
+    if outcome.kind is OutcomeKind.CANCELLED:  # not the engine's doing: it was removed, or put to sleep
+        return Answer(503, "no_replica", "the replica was taken out of service, and no other can take the request", 1.0)
     if outcome.kind in TIMEOUTS:
         return Answer(504, "upstream_failed", f"the engine did not answer in time ({outcome.kind})")
     if outcome.kind is OutcomeKind.ENGINE_ABORT:
