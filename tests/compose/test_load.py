@@ -35,6 +35,8 @@ def test_shorthands() -> None:
     [
         ("listen:\n  prot: 1\n", 'line 2: listen.prot: unknown key; did you mean "port"?'),
         ("lisen: {}\n", 'line 1: lisen: unknown key; did you mean "listen"?'),
+        ("port: 1\n", "line 1: port: unknown key; did you mean listen.port or admin.port?"),
+        ("zzz: 1\n", "line 1: zzz: unknown key; known here: admin, "),
         ("timeouts:\n  zzz: 1\n", "line 2: timeouts.zzz: unknown key; known here: connect_s, "),
         ("replicas:\n  - {}\n", "line 2: replicas[0].url: is required"),
         (

@@ -96,8 +96,9 @@ def _problem(document: Document, detail: dict[str, Any]) -> Problem:
     path: Path = tuple(detail["loc"])
     kind, message = detail["type"], str(detail["msg"])
     if kind == "extra_forbidden":
-        known = _fields_at(path[:-1])
-        message = "unknown key" + (near(str(path[-1]), known) or f"; known here: {', '.join(sorted(known))}")
+        known, word = _fields_at(path[:-1]), str(path[-1])
+        inside = _sections_with(word) if len(path) == 1 else ""
+        message = "unknown key" + (inside or near(word, known) or f"; known here: {', '.join(sorted(known))}")
     elif kind == "missing":
         message = "is required"
     elif kind == "value_error":
@@ -120,6 +121,12 @@ def _fields_at(path: Path) -> set[str]:
             model = (get_args(model) or (None,))[-1]
         model = _unwrap(model)
     return set(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else set()
+
+
+def _sections_with(word: str) -> str:
+    """A hint for a key that stands at the top and belongs into a section, empty when none has it."""
+    inside = [name for name in Settings.model_fields if word in _fields_at((name,))]
+    return f"; did you mean {' or '.join(f'{name}.{word}' for name in inside)}?" if inside else ""
 
 
 def _unwrap(annotation: Any) -> Any:
