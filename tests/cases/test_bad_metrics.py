@@ -94,7 +94,10 @@ async def test_one_fault_after_the_other(folder: Path) -> None:
         def fresh(view: ReplicaView) -> bool:
             return 0 <= view.sample_age_s < 0.5 and not view.stale and view.breaker.value == "closed"
 
-        await until(lambda: all(map(fresh, app.gateway.snapshot().views)), 25.0, lambda: app.gateway.snapshot().views)
+        def state() -> list[tuple[float, bool, str]]:
+            return [(view.sample_age_s, view.stale, view.breaker.value) for view in app.gateway.snapshot().views]
+
+        await until(lambda: all(map(fresh, app.gateway.snapshot().views)), 25.0, state)
         gauges = read(app.telemetry.render(app.gateway.snapshot()), frozenset(("headway_stale_endpoints",)))
         assert sum(value for _, value in gauges["headway_stale_endpoints"]) == 0
 

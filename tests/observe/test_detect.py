@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
+from headway.engines.vllm import Vllm
 from headway.observe.detect import Undetected, detect
 from headway.runtime.http import client
 from tests.observe.fakes import DIALECTS, LOAD, MODELS, Plain, engine, models
@@ -75,3 +78,26 @@ def test_a_dialect_sees_only_the_paths_it_asked_for(run: Run) -> None:
 
     run(story())
     assert seen == [{LOAD}]
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (Reply(b"vllm:num_requests_running 1.0\n"), True),
+        (Reply(delay_s=None), True),  # cannot be had at the moment
+        (Reply(status=500), True),
+        (Reply(status=404), False),
+        (Reply(b"process_cpu_seconds_total 1.0\n"), False),  # --disable-log-stats
+    ],
+)
+def test_a_load_report_that_fails_now_is_asked_for_later(run: Run, page: Reply, expected: bool) -> None:
+    """Whoever was looked at while its report stalled was never asked for one again."""
+    cards = Reply(b'{"data":[{"id":"m","owned_by":"vllm"}]}')
+
+    async def story() -> ReplicaSpec | Undetected:
+        async with serving({MODELS: cards, "/metrics": page}) as served, client() as http:
+            return await detect(served.url, [Vllm()], http, replica_id=ME, timeout_s=0.1)
+
+    found = run(story())
+    assert isinstance(found, ReplicaSpec)
+    assert (found.engine, found.metrics) == ("vllm", expected)

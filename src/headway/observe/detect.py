@@ -44,15 +44,18 @@ async def detect(
     headers = {"authorization": f"Bearer {key}"} if key else {}
     got = await asyncio.gather(*(client.fetch(url + path, timeout_s=timeout_s, headers=headers) for path in paths))
     bodies = {p: a.body for p, a in zip(paths, got, strict=True) if isinstance(a, Answer) and a.status == 200}
+    failed = {p for p, a in zip(paths, got, strict=True) if isinstance(a, Failure) or a.status >= 500}
     for dialect in ordered:
         facts = dialect.detect({path: bodies[path] for path in dialect.detect_paths if path in bodies})
         if facts is not None:
-            return _spec(url, replica_id, facts)
+            # a report that cannot be had at the moment is not one that there is none of
+            metrics = facts.metrics or any(poll.path in failed for poll in dialect.polls)
+            return _spec(url, replica_id, facts, metrics)
     tried = dict(zip(paths, map(_said, got), strict=True))
     return Undetected(url, _shortened(tried), tuple(dialect.name for dialect in ordered))
 
 
-def _spec(url: str, replica_id: ReplicaId, facts: Facts) -> ReplicaSpec:
+def _spec(url: str, replica_id: ReplicaId, facts: Facts, metrics: bool) -> ReplicaSpec:
     return ReplicaSpec(
         id=replica_id,
         url=url,
@@ -64,7 +67,7 @@ def _spec(url: str, replica_id: ReplicaId, facts: Facts) -> ReplicaSpec:
         max_model_tokens=facts.max_model_tokens,
         kv_capacity_tokens=facts.kv_capacity_tokens,
         max_num_seqs=facts.max_num_seqs,
-        metrics=facts.metrics,
+        metrics=metrics,
     )
 
 
