@@ -24,7 +24,7 @@ def test_no_expression_is_possessive_over_a_group() -> None:
 
 
 def test_no_final_of_a_compiled_module_is_a_tuple_of_floats() -> None:
-    """mypyc (of mypy 2.4) forgets them: "value for final name was not set" at the first look, in compiled builds only."""
+    """mypyc (of mypy 2.4) forgets them: "value for final name was not set", in compiled builds only."""
     source = Path(headway.__file__).parent.parent
     listed = source.parent / "compiled.txt"
     if not listed.exists():
