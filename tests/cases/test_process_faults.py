@@ -277,7 +277,7 @@ async def test_the_wall_clock_may_jump(house: House, monkeypatch: pytest.MonkeyP
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + next(jumps))
     waits = {"X-Request-Deadline-S": "20"}
-    answers = await asyncio.gather(*(house.ask(chat(), headers=waits) for _ in range(rounds(1_000, 40))))
+    answers = await asyncio.gather(*(house.ask(chat(), headers=waits) for _ in range(rounds(200, 40))))
     assert {answer.status for answer in answers} == {200}
     assert all(0.0 < access.duration_s < 30.0 for access in house.booked)
     assert plane.time.time is time.time
