@@ -256,7 +256,7 @@ def test_a_second_signal_is_obeyed_within_a_second(folder: Path, engines: list[P
 
 
 def test_a_tampered_journal_is_found_out(folder: Path) -> None:
-    lines = (folder / "drain.journal").read_bytes().splitlines(keepends=True)
+    lines = (folder / "drain_SIGTERM.journal").read_bytes().splitlines(keepends=True)
     at = next(n for n, line in enumerate(lines) if b'"Dispatch"' in line)
     lines[at] = lines[at].replace(b'"attempt_id":"', b'"attempt_id":"x', 1)
     (folder / "tampered.journal").write_bytes(b"".join(lines))
