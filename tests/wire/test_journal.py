@@ -20,6 +20,7 @@ from headway.core.request import RequestInfo
 from headway.wire import journal
 from tests.core.house import FewestInFlight
 from tests.core.storm import CONFIG, Storm
+from tests.interpreted import interpreted
 
 
 def header() -> bytes:
@@ -135,6 +136,7 @@ def test_another_version_is_refused() -> None:
         journal.decode_header(header().replace(b'"version":%d' % journal.VERSION, b'"version":9'))
 
 
+@interpreted  # a compiled class takes no words for numbers
 @pytest.mark.parametrize("kind", journal.FORMS)
 def test_what_is_no_struct_is_written_with_every_field(kind: type[RequestInfo | Outcome]) -> None:
     form = journal.FORMS[kind]
