@@ -1,4 +1,4 @@
-"""What can only be tested in plain Python: compiled classes (`make fast`) let nobody replace their methods, and mind types."""
+"""What can only be tested in plain Python: compiled classes (`make fast`) mind types and keep their methods."""
 
 import pytest
 
@@ -6,5 +6,5 @@ from headway.core import memory
 
 COMPILED = not memory.__file__.endswith(".py")
 interpreted = pytest.mark.skipif(
-    COMPILED, reason="replaces a method, or a type, and compiled classes do not allow that"
+    COMPILED, reason="replaces a method or a type, which compiled classes do not allow"
 )
