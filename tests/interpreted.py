@@ -5,6 +5,4 @@ import pytest
 from headway.core import memory
 
 COMPILED = not memory.__file__.endswith(".py")
-interpreted = pytest.mark.skipif(
-    COMPILED, reason="replaces a method or a type, which compiled classes do not allow"
-)
+interpreted = pytest.mark.skipif(COMPILED, reason="replaces a method or a type, which compiled classes do not allow")
