@@ -95,5 +95,6 @@ def test_signalling_the_dead_is_harmless(run: Run, tmp_path: Path, python: None)
             while child.alive:
                 pass
             child.send(signal.SIGTERM)
+            assert not child.alive
 
     run(scenario())

@@ -44,10 +44,6 @@ from tests.harness.engine import Script, ScriptedEngine, Seen
 SOAK = os.environ.get("HEADWAY_SOAK") == "1"
 """Run the full numbers of the cases, not the ones that fit into `make test`."""
 
-SESSIONS = 32_768
-SESSION_BYTES = 256
-"""So many sessions of one tenant are remembered (half of `SessionsConfig.max_entries`), and take so much at most."""
-
 SEED = 20_26
 T = TypeVar("T")
 

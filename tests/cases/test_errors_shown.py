@@ -20,8 +20,6 @@ from headway.core.constants import AdmissionConfig, BrainConfig, SchedulerConfig
 from headway.gateway.config import Cors, GatewayConfig, Limits, Timeouts, UpstreamAuth
 from tests.cases.house import (
     SEED,
-    SESSION_BYTES,
-    SESSIONS,
     House,
     at_most,
     black_hole,
@@ -122,8 +120,8 @@ def word(chance: random.Random) -> str:
 @pytest.mark.slow
 @served_case(scripts.answer())
 async def test_invented_names_cost_nothing(served: Served) -> None:
-    """127, 128, B10: models, paths, methods, statuses, sessions: no series, no memory but that of the sessions, whose
-    number is bounded, and a quick page afterwards."""
+    """127, 128, B10: models, paths, methods, statuses, sessions: no series, no memory (once as many sessions are known
+    as may be), and a quick page afterwards."""
     chance = random.Random(SEED)
     engine = served.engine
 
@@ -143,7 +141,7 @@ async def test_invented_names_cost_nothing(served: Served) -> None:
                     headers = {"X-Session-Id": word(chance), "X-Request-Id": word(chance), "X-Odd": word(chance)}
                     assert (await client.ask(body=chat(user=word(chance)), headers=headers)).status == 200
 
-    await some(rounds(20_000, 1_500))
+    await some(rounds(80_000, 1_500))
     async with asyncio.timeout(10.0):
         while b'horizon="2s"' not in await served.page():  # noqa: ASYNC110 - judged once they are due
             await asyncio.sleep(0.1)
@@ -154,7 +152,7 @@ async def test_invented_names_cost_nothing(served: Served) -> None:
     assert time.perf_counter() - began < within(0.1)
     assert not {line for line in series(page) - series(before) if b"status=" not in line}
     assert len(page) - len(before) < 4096
-    assert served.memory_bytes() - memory < 6 * 2**20 + rounds(SESSIONS, 750) * SESSION_BYTES
+    assert served.memory_bytes() - memory < 6 * 2**20
     assert len([line for line in series(page) if b"headway_requests_total" in line]) < 60
 
 

@@ -29,7 +29,7 @@ from headway.core.request import RequestInfo
 from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import Cors, GatewayConfig, Limits
 from headway.policies import headroom
-from tests.cases.house import SEED, SESSION_BYTES, SESSIONS, House, case, rounds, until
+from tests.cases.house import SEED, House, case, rounds, until
 from tests.cases.served import open_app, process_case, serving
 from tests.cases.tenants import admit, bearer, closed, given_out
 from tests.compose.processes import command
@@ -361,8 +361,8 @@ def series(page: bytes) -> set[bytes]:
 @pytest.mark.slow
 @process_case
 async def test_invented_keys_and_sessions_cost_nothing(folder: Path) -> None:
-    """127, 128, B10 with keys: random keys, models, paths and sessions leave neither series nor memory, but that of the
-    sessions, which are bounded in number."""
+    """127, 128, B10 with keys: random keys, models, paths and sessions leave neither series nor memory, once as many
+    sessions are known as may be."""
     file, keys = given_out(folder, "ann")
     chance = random.Random(SEED)
     right = {"Authorization": f"Bearer {keys['ann']}"}
@@ -384,7 +384,7 @@ async def test_invented_keys_and_sessions_cost_nothing(folder: Path) -> None:
                         asked = {**right, "X-Session-Id": word, "X-Priority": word, "X-Request-Id": word}
                         assert (await client.ask(body=chat(user=word), headers=asked)).status == 200
 
-        await some(rounds(20_000, 1_200))
+        await some(rounds(140_000, 1_200))
         before, memory = await served.page(), served.memory_bytes()
         await some(rounds(200_000, 1_500))
         page = await served.page()
@@ -392,7 +392,7 @@ async def test_invented_keys_and_sessions_cost_nothing(folder: Path) -> None:
             line for line in series(page) - series(before) if b"status=" not in line and b"forecast" not in line
         }
         assert len(page) - len(before) < 4096
-        assert served.memory_bytes() - memory < 6 * 2**20 + rounds(SESSIONS, 400) * SESSION_BYTES
+        assert served.memory_bytes() - memory < 6 * 2**20
 
 
 @pytest.mark.slow

@@ -277,8 +277,9 @@ async def test_the_wall_clock_may_jump(house: House, monkeypatch: pytest.MonkeyP
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + next(jumps))
     waits = {"X-Request-Deadline-S": "20"}
-    answers = await asyncio.gather(*(house.ask(chat(), headers=waits) for _ in range(rounds(200, 40))))
-    assert {answer.status for answer in answers} == {200}
+    for _ in range(rounds(5, 1)):  # in turns: what one replica can do within the deadline
+        answers = await asyncio.gather(*(house.ask(chat(), headers=waits) for _ in range(rounds(200, 40))))
+        assert {answer.status for answer in answers} == {200}
     assert all(0.0 < access.duration_s < 30.0 for access in house.booked)
     assert plane.time.time is time.time
 

@@ -8,11 +8,9 @@ import pytest
 from headway.compose.simulate import MakeBrain
 from headway.core.commands import Command, Dispatch
 from headway.core.events import Event, FirstToken, Progress, RequestArrived
-from headway.core.request import RequestInfo
 from headway.sim.driver import Deciding
 from headway.sim.run import play
 from headway.sim.scenario import Fault, PoolSpec, Scenario, Truth
-from headway.wire.journal import Request
 from tests.sim.support import workload
 
 FOUR = PoolSpec(4, "llama-3.1-8b", "a100-80gb", kv_tokens=60_000)
@@ -28,8 +26,7 @@ class Deaf:
         if isinstance(event, FirstToken | Progress):
             return []
         if isinstance(event, RequestArrived):
-            facts = {**msgspec.structs.asdict(Request(*event.request.facts())), "stream": False}
-            event = RequestArrived(event.at, RequestInfo(**facts))
+            event = RequestArrived(event.at, event.request.changed(stream=False))
         return self._brain.handle(event)
 
 

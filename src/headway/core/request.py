@@ -98,34 +98,6 @@ class RequestInfo:
     def __repr__(self) -> str:
         return f"RequestInfo{self.facts()}"
 
-    def changed(
-        self,
-        model: str | None = None,
-        tier: int | None = None,
-        max_output_tokens: int | None = None,
-        deadline: float | None = None,
-        precision_floor: str | None = None,
-    ) -> "RequestInfo":
-        """The same request but for what is given."""
-        return RequestInfo(
-            self.id,
-            self.model if model is None else model,
-            self.tenant,
-            self.tier if tier is None else tier,
-            self.prompt_bytes,
-            self.prompt_tokens,
-            self.media_tokens,
-            self.max_output_tokens if max_output_tokens is None else max_output_tokens,
-            self.sequences,
-            self.prefix_hashes,
-            self.session_key,
-            self.deadline if deadline is None else deadline,
-            self.stream,
-            self.generates,
-            self.resumable,
-            self.precision_floor if precision_floor is None else precision_floor,
-            self.fingerprint,
-            self.policy,
-            self.body_bytes,
-            self.counted_tokens,
-        )
+    def changed(self, **changes: Any) -> "RequestInfo":
+        """The same request but for these fields. Raises TypeError for one that there is none of."""
+        return RequestInfo(**{**dict(zip(REQUEST, self.facts(), strict=True)), **changes})

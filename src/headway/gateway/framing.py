@@ -173,8 +173,10 @@ _CHUNKS: Final = {
 """First lines of chunks that carry one event, as engines spell them, and where the payload lies. Four or five bytes:
 two looks into a table cost less than a search for the line end."""
 
-_LINES: Final = [b"%x\r\n" % size for size in range(2048)]
-_ONLY: Final = [b""] * 22 + _LINES[16:256] + [b""] + _LINES[256:]
+SIZE_LINES: Final = [b"%x\r\n" % size for size in range(2048)]
+"""First lines of chunks, as most engines spell them, and as we do."""
+
+_ONLY: Final = [b""] * 22 + SIZE_LINES[16:256] + [b""] + SIZE_LINES[256:]
 """By the length of a whole chunk: the first line that it must have. (A line grows by a byte at 256.)"""
 
 

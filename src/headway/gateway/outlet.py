@@ -3,8 +3,9 @@
 import asyncio
 from typing import Final
 
+from headway.gateway.framing import SIZE_LINES
+
 LAST_CHUNK: Final = b"0\r\n\r\n"
-_SIZE_LINES: Final = [b"%x\r\n" % size for size in range(2048)]
 
 
 class Outlet:
@@ -42,7 +43,7 @@ class Outlet:
         self.sent_bytes += len(data)
         if self._chunked:
             size = len(data)
-            line = _SIZE_LINES[size] if size < 2048 else b"%x\r\n" % size
+            line = SIZE_LINES[size] if size < len(SIZE_LINES) else b"%x\r\n" % size
             self._transport.write(b"".join((line, data, b"\r\n")))
         else:
             self._transport.write(data)

@@ -3,13 +3,21 @@
 Plain classes and no Structs, as in the brain (`core.entries`): compiled code reads them as fast as local variables.
 """
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from headway.wire.resume_pins import API
 from headway.wire.splice import Edit
 
 MAX_MODEL_CHARS: Final = 512
 """Longest model name taken. Real names are paths at most; a longer one would only bloat logs and error texts."""
+
+
+BODY: Final = (
+    "model", "stream", "prompt_bytes", "prompt_tokens", "media_tokens", "max_output_tokens", "sequences",
+    "prefix_hashes", "session_key", "include_usage", "usage_edit", "generates", "pinned", "fingerprint", "priority",
+    "form", "counted_tokens",
+)  # fmt: skip
+"""Fields of a `Body`, in the order of its arguments: a compiled class does not tell."""
 
 
 @final
@@ -75,34 +83,9 @@ class Body:
         """Whether nothing in the body forbids continuing it on another replica."""
         return not self.pinned
 
-    def changed(
-        self,
-        model: str | None = None,
-        stream: bool | None = None,
-        include_usage: bool | None = None,
-        prompt_tokens: int | None = None,
-        counted_tokens: int | None = None,
-    ) -> "Body":
-        """The same but for what is given."""
-        return Body(
-            self.model if model is None else model,
-            self.stream if stream is None else stream,
-            self.prompt_bytes,
-            self.prompt_tokens if prompt_tokens is None else prompt_tokens,
-            self.media_tokens,
-            self.max_output_tokens,
-            self.sequences,
-            self.prefix_hashes,
-            self.session_key,
-            self.include_usage if include_usage is None else include_usage,
-            self.usage_edit,
-            self.generates,
-            self.pinned,
-            self.fingerprint,
-            self.priority,
-            self.form,
-            self.counted_tokens if counted_tokens is None else counted_tokens,
-        )
+    def changed(self, **changes: Any) -> "Body":
+        """The same but for these fields. Raises TypeError for one that there is none of."""
+        return Body(**{**{name: getattr(self, name) for name in BODY}, **changes})
 
 
 @final
