@@ -22,7 +22,7 @@ HASTY = GatewayConfig(
     port=0,
     inject_usage="never",
     moving=Moving(hold_s=0.5, warm_s=0.5),
-    timeouts=Timeouts(idle_s=0.3, first_byte_s=0.5),
+    timeouts=Timeouts(idle_s=1.0, first_byte_s=1.5),
 )
 PATIENT = BrainConfig(
     health=HealthConfig(slow_start_s=0.001, failures=10**9, failure_rate=2.0, avoid_s=0.001),

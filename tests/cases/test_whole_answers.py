@@ -23,7 +23,7 @@ NOBODY = scripts.stream(1)
 WHOLE = GatewayConfig(port=0, inject_usage="never", moving=Moving(plain=True))
 HASTY_WHOLE = GatewayConfig(
     port=0, inject_usage="never", moving=Moving(plain=True, hold_s=0.5, warm_s=0.5),
-    timeouts=Timeouts(idle_s=0.3, first_byte_s=0.5),
+    timeouts=Timeouts(idle_s=1.0, first_byte_s=1.5),
 )  # fmt: skip
 TWO: dict[str, Any] = {"config": WHOLE, "brain": PATIENT, "model": MODEL}
 PACE_S = 0.002

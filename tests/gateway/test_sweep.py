@@ -41,14 +41,28 @@ def test_deadlines(run: Run) -> None:
 
 def test_nothing_expires_right_after_a_stall_of_our_own(run: Run) -> None:
     async def main() -> None:
-        sweeper = Sweeper(0.005, stalled_s=0.05)
-        due = Member(sweeper.now + 0.02)
+        sweeper = Sweeper(0.02)
+        due = Member(sweeper.now + 0.03)
         sweeper.add(due)
         time.sleep(0.1)  # noqa: ASYNC251 the stall
         await asyncio.sleep(0)
-        assert due.expiries == 0
-        await asyncio.sleep(0.03)
+        assert (sweeper.passes, due.expiries) == (1, 0)
+        await asyncio.sleep(0.05)
         assert due.expiries == 1
+        sweeper.stop()
+
+    run(main())
+
+
+def test_where_every_pass_is_late_deadlines_hold_all_the_same(run: Run) -> None:
+    async def main() -> None:
+        sweeper = Sweeper(0.005)
+        due = Member(sweeper.now)
+        sweeper.add(due)
+        for _ in range(2):
+            time.sleep(0.02)  # noqa: ASYNC251 the stall
+            await asyncio.sleep(0)
+        assert (sweeper.passes, due.expiries) == (2, 1)
         sweeper.stop()
 
     run(main())

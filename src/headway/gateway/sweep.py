@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from headway.runtime.clock import now
 
 SWEEP_S: Final = 0.1  # a pass over 15,000 connections takes about 1 ms
-STALLED_S: Final = 1.0  # a pass this late means that the process itself was not run, or blocked
+LATE: Final = 2.0  # periods between two passes from which on the process itself was not run, or blocked
 SOON_S: Final = 0.01  # how long a head or a preface may wait for the content behind it: not felt by anyone
 
 
@@ -30,14 +30,15 @@ class Sweeper:
     """Watches deadlines. `now` is the time of the last pass: good enough to push deadlines along. `passes` counts them.
 
     After a stall of our own (a stopped process, a starved or suspended machine) nothing expires in the first pass: what
-    arrived meanwhile is to be read first, or every stream would be cut for a silence that was ours.
+    arrived meanwhile is to be read first, or every stream would be cut for a silence that was ours. Never twice in a
+    row: where every pass is late, deadlines hold all the same.
     """
 
-    def __init__(self, period_s: float = SWEEP_S, stalled_s: float = STALLED_S) -> None:
+    def __init__(self, period_s: float = SWEEP_S) -> None:
         self.now = now()
         self.passes = 0
         self._period_s = period_s
-        self._stalled_s = stalled_s
+        self._excused = False
         self._members: set[Patient] = set()
         self._handle: asyncio.TimerHandle | None = None
 
@@ -64,13 +65,13 @@ class Sweeper:
 
     def _pass(self) -> None:
         at = now()
-        stalled = at - self.now > self._stalled_s
+        self._excused = not self._excused and at - self.now > LATE * self._period_s
         self.now = at
         self.passes += 1
         self._handle = None
         if self._members:
             self._handle = asyncio.get_running_loop().call_later(self._period_s, self._pass)
-        if stalled:
+        if self._excused:
             return
         for member in [member for member in self._members if member.deadline <= at]:
             member.expired(at)
