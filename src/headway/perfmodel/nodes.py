@@ -10,28 +10,27 @@ from collections.abc import Sequence
 
 
 class Node:
-    """`blocks` full blocks under one key, held by `references` sequences."""
+    """`blocks` full blocks under one key (None: they cannot be found again), held by `references` sequences."""
 
     __slots__ = ("blocks", "key", "references")
 
-    def __init__(self, key: int, blocks: int) -> None:
+    def __init__(self, key: int | None, blocks: int, references: int) -> None:
         self.key = key
         self.blocks = blocks
-        self.references = 1
+        self.references = references
 
 
 class NodePool:
     """`count` blocks. `free`: those that nobody references, cached or not."""
 
-    __slots__ = ("_blank", "_idle", "_names", "_nodes", "count", "free")
+    __slots__ = ("_blank", "_idle", "_nodes", "count", "free")
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.free = count
         self._blank = count
-        self._nodes: dict[int, Node] = {}
-        self._idle: OrderedDict[int, int] = OrderedDict()  # key -> blocks, longest released first
-        self._names = -1
+        self._nodes: dict[int | None, Node] = {}
+        self._idle: OrderedDict[Node, None] = OrderedDict()  # without references, longest released first
 
     def find(self, pieces: Sequence[tuple[int, int]], most: int) -> list[Node]:
         """The longest known prefix of (key, blocks) pieces of at most `most` blocks. Nothing is taken yet."""
@@ -55,7 +54,7 @@ class NodePool:
         """Take one more reference to each."""
         for node in nodes:
             if not node.references:
-                del self._idle[node.key]
+                del self._idle[node]
                 self.free -= node.blocks
             node.references += 1
 
@@ -64,15 +63,15 @@ class NodePool:
         self.free -= blocks
         self._blank -= blocks
         while self._blank < 0:
-            key, gone = self._idle.popitem(last=False)
-            self._nodes.pop(key, None)
-            self._blank += gone
+            gone, _ = self._idle.popitem(last=False)
+            self._nodes.pop(gone.key, None)
+            self._blank += gone.blocks
 
     def name(self, key: int, blocks: int) -> Node | None:
         """Make taken blocks findable; they then belong to the node returned. None if the key is known already."""
         if key in self._nodes:
             return None
-        node = self._nodes[key] = Node(key, blocks)
+        node = self._nodes[key] = Node(key, blocks, 1)
         return node
 
     def release(self, nodes: Sequence[Node], blocks: int, cached: bool) -> None:
@@ -81,19 +80,11 @@ class NodePool:
         if blocks:
             self.free += blocks
             if cached:
-                self._idle[self._names] = blocks
-                self._names -= 1
+                self._idle[Node(None, blocks, 0)] = None
             else:
                 self._blank += blocks
         for node in reversed(nodes):
             node.references -= 1
             if not node.references:
-                self._idle[node.key] = node.blocks
+                self._idle[node] = None
                 self.free += node.blocks
-
-    def forget_all(self) -> None:
-        """Drop what is cached and not referenced."""
-        for key in self._idle:
-            self._nodes.pop(key, None)
-        self._blank += sum(self._idle.values())
-        self._idle.clear()
