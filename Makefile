@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast wheel pure lint format soak fuzz test-vllm bench-overhead bench-decision clean
+.PHONY: help demo test explore fast wheel pure lint format soak fuzz test-vllm bench-overhead bench-decision clean
 
 help: ## this list
 	@grep -E '^[a-z-]+: .* ##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -26,6 +26,9 @@ demo: $(STAMP) ## four emulated replicas, the gateway, a chat workload, two poli
 
 test: $(STAMP) $(VENV)/sdk-1/.installed $(VENV)/sdk-2/.installed ## the whole test suite (under 15 minutes on 2 cores)
 	$(BIN)/python -m pytest $(ARGS)
+
+explore: $(STAMP) ## the properties of the test suite, on other examples each time (`make test` has the same ones each time)
+	HEADWAY_EXPLORE=1 $(BIN)/python -m pytest -m hypothesis $(ARGS)
 
 test-vllm: $(STAMP) ## the real-engine suite against two vLLM servers on the CPU (2.5 GB, installed once into .venv-vllm)
 	@PYTHON=$(PYTHON) tests/real/install_vllm.sh

@@ -13,7 +13,11 @@ import uvloop
 BOUND_S = 2400 if os.environ.get("HEADWAY_SOAK") == "1" else 60
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
-hypothesis.settings.register_profile("house", deadline=None)  # how long an example takes depends on who else is at work
+EXPLORES = "1" in (os.environ.get("HEADWAY_EXPLORE"), os.environ.get("HEADWAY_SOAK"))
+"""Whether properties are tried on other examples than last time. Else a failure is the fault of what was changed."""
+
+# how long an example takes depends on who else is at work
+hypothesis.settings.register_profile("house", deadline=None, derandomize=not EXPLORES)
 hypothesis.settings.load_profile("house")
 
 
