@@ -161,7 +161,7 @@ def _workload(
 ) -> tuple[Sequence[Request], Sequence[Prompt]]:
     """Requests at the condition's load, and their prompts as gateway and engine see them."""
     sample = generated(condition.mix, 8.0, SAMPLE_S, np.random.default_rng(0)).requests
-    rate = condition.load * fleet_rps(scenario, sample, prompts(sample))
+    rate = condition.load * fleet_rps(scenario, sample)
     load = generated(condition.mix, rate, span_s, np.random.default_rng([seed, 20_260]))
     half = next((k for k, r in enumerate(load.requests) if r.arrival_s >= span_s / 2), len(load.requests))
     late = [_stretched(request, condition.drift) for request in load.requests[half:]]

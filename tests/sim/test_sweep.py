@@ -5,7 +5,6 @@ import pytest
 
 from headway.compose.simulate import UnknownPolicy, contenders
 from headway.sim.capacity import backlog_rps
-from headway.sim.prompt import prompts
 from headway.sim.sweep import Sweep, arrivals, prepared, run
 from headway.workload.results import Run
 from tests.sim.support import SMALL, fleet, workload
@@ -47,7 +46,7 @@ def test_cells_come_in_order_and_progress_is_told() -> None:
 def test_load_is_a_multiple_of_the_backlog_throughput() -> None:
     ready = prepared(sweep())
     requests = ready.workload.requests
-    alone = backlog_rps(SMALL, requests, prompts(requests))
+    alone = backlog_rps(SMALL, requests)
     assert ready.capacity_rps == pytest.approx(3 * alone)
     low, high = arrivals(ready, 0, 0), arrivals(ready, 1, 0)
     assert len(high.requests) / len(low.requests) == pytest.approx(2.0, rel=0.25)
@@ -59,9 +58,7 @@ def test_a_workload_that_fits_nowhere_is_refused() -> None:
     tiny = msgspec.structs.replace(SMALL, kv_tokens=16)
     requests = workload(3, longest=50).requests
     with pytest.raises(ValueError, match="16 tokens"):
-        backlog_rps(
-            tiny, [r for r in requests if r.prompt_tokens > 16], prompts([r for r in requests if r.prompt_tokens > 16])
-        )
+        backlog_rps(tiny, [r for r in requests if r.prompt_tokens > 16])
 
 
 def test_unknown_policies_are_named() -> None:

@@ -1,5 +1,6 @@
 """Scaling keeps sessions whole and in order, invents no shared prefixes, and gives the load that was asked for."""
 
+import itertools
 import math
 from collections import defaultdict
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.workload.outline import reusable
 from headway.workload.request import Request, Segment, Workload, as_workload
-from headway.workload.scaling import draw, find_sessions, scale, window
+from headway.workload.scaling import copies, draw, find_sessions, scale, window
 
 HEAD = 7
 
@@ -166,3 +167,19 @@ def test_nothing_stays_nothing(factor: float) -> None:
     assert draw(empty, factor, 10.0, rng()).requests == []
     assert window(empty, 0.0, 10.0).requests == []
     assert scale(lone(5), 0.0, rng()).requests == []
+
+
+def test_copies_follow_each_other_with_prefixes_and_sessions_of_their_own() -> None:
+    requests = [
+        Request(float(k), (Segment(1, 64), Segment(10 + k // 2, 32)), 5, session=f"s{k // 2}", turn=k % 2)
+        for k in range(60)
+    ]
+    endless = copies(requests)
+    first, second, third = next(endless), next(endless), next(endless)
+    assert list(first) == requests
+    assert {r.segments[0] for r in second} == {Segment(1, 64)}, "everybody's opening stays everybody's"
+    for one, other in itertools.combinations((first, second, third), 2):
+        assert not {r.session for r in one} & {r.session for r in other}
+        assert not {r.segments[1].key for r in one} & {r.segments[1].key for r in other}
+    assert [r.arrival_s for r in third] == [r.arrival_s for r in requests]
+    assert list(copies([])) == []

@@ -60,10 +60,7 @@ def prepared(sweep: Sweep) -> Sweep:
     """The sweep with its capacity measured (about a second)."""
     if sweep.capacity_rps:
         return sweep
-    some = sweep.workload.requests[:6000]
-    truth = sweep.scenario.truth
-    found = prompts(some, 16, truth.bytes_per_token, truth.byte_noise)
-    return msgspec.structs.replace(sweep, capacity_rps=fleet_rps(sweep.scenario, some, found))
+    return msgspec.structs.replace(sweep, capacity_rps=fleet_rps(sweep.scenario, sweep.workload.requests))
 
 
 def arrivals(sweep: Sweep, load: int, seed: int) -> Workload:

@@ -10,10 +10,11 @@ leaving out whole sessions and by laying copies over each other, each rotated by
   (system prompts), which more users would use just as well.
 """
 
+import itertools
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -66,6 +67,14 @@ def window(load: Workload, start_s: float, length_s: float) -> Workload:
     cut = _ring(load.requests, load.span_s, start_s, length_s, 0, find_sessions(load.requests).openings)
     how = f"{length_s:g} s from second {start_s:.0f} of {load.span_s:.0f}"
     return Workload(load.name, _by_arrival(cut), length_s, (*load.how, how))
+
+
+def copies(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
+    """The requests over and over, arrivals unchanged: first they themselves, then copies with prefixes and sessions of
+    their own. Without end, but for no requests at all."""
+    openings = find_sessions(requests).openings
+    for number in itertools.count() if requests else ():
+        yield list(_copies(requests, 0.0, number, openings))
 
 
 def find_sessions(requests: Sequence[Request]) -> Sessions:
