@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.wire import spans
-from headway.wire.batches import Part, merged, part_of, shares, split
+from headway.wire.batches import Part, merged, part_of, split
 
 EMBED = "/v1/embeddings"
 TEXT = "/v1/completions"
@@ -88,7 +88,7 @@ def test_embeddings_are_given_back_in_place() -> None:
     first, second = taken_apart(embeddings([[0.5], [1.5], [2.5]], usage=usage, id="embd-1"), EMBED, one, two)
     assert [(d["index"], d["embedding"]) for d in first["data"]] == [(0, [0.5])]
     assert [(d["index"], d["embedding"]) for d in second["data"]] == [(0, [1.5]), (1, [2.5])]
-    assert (first["id"], first["model"], first["object"]) == ("embd-1", "e", "list")
+    assert (first["id"], first["model"], first["object"]) == ("embd-1-0", "e", "list")
     assert first["usage"] == {**usage, "prompt_tokens": 2, "total_tokens": 2}
     assert second["usage"] == {**usage, "prompt_tokens": 8, "total_tokens": 8}
 
@@ -98,8 +98,8 @@ def test_values_keep_their_bytes() -> None:
         b'{"id" : "\\u0041", "data":[{"embedding":[1.0e+2, 1234567890123456789012],"index":1},{"index":0}], "x":{ }}'
     )
     first, second = split(reply, EMBED, [part({"input": "a"}), part({"input": "b"})]) or [b"", b""]
-    assert second == b'{"id":"\\u0041","data":[{"embedding":[1.0e+2, 1234567890123456789012],"index":0}],"x":{ }}'
-    assert first == b'{"id":"\\u0041","data":[{"index":0}],"x":{ }}'
+    assert second == b'{"id":"\\u0041-1","data":[{"embedding":[1.0e+2, 1234567890123456789012],"index":0}],"x":{ }}'
+    assert first == b'{"id":"\\u0041-0","data":[{"index":0}],"x":{ }}'
 
 
 def test_token_ids_make_prompt_tokens_exact() -> None:
@@ -163,21 +163,72 @@ def test_what_is_not_such_a_reply_is_not_taken_apart(reply: bytes) -> None:
     assert split(reply, EMBED, [part({"input": "a"}), part({"input": "b"})]) is None
 
 
-def test_shares() -> None:
-    assert shares(10, [1, 1, 1]) == [4, 3, 3]
-    assert shares(2, [0, 0, 0]) == [1, 1, 0]
-    assert shares(0, [5, 5]) == [0, 0]
-    assert shares(-1, [5, 5]) == [-1, -1]
+def test_ids_are_asked_for_and_taken_out_again() -> None:
+    one, two = (part({"model": "m", "prompt": text, "max_tokens": 9}, TEXT) for text in ("a", "bb"))
+    assert json.loads(merged([one, two], True))["return_token_ids"] is True
+    usage = {"prompt_tokens": 5, "completion_tokens": 4, "total_tokens": 9}
+    choices = [
+        {"text": "long" * 9, "token_ids": [1], "prompt_token_ids": [7, 8, 9, 10]},
+        {"text": "", "token_ids": [1, 2, 3], "prompt_token_ids": [7]},
+    ]
+    found = split(completions(choices, usage=usage), TEXT, [one, two], True)
+    assert found is not None
+    first, second = map(json.loads, found)
+    assert first["usage"] == {"prompt_tokens": 4, "completion_tokens": 1, "total_tokens": 5}
+    assert second["usage"] == {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
+    for told in (first, second):
+        assert told["choices"][0]["token_ids"] is told["choices"][0]["prompt_token_ids"] is None
+    assert (first["id"], second["id"]) == ("cmpl-1-0", "cmpl-1-1")
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.integers(0, 10**6), st.lists(st.integers(0, 1000), min_size=1, max_size=20))
-def test_shares_add_up_and_are_proportional(total: int, weights: list[int]) -> None:
-    parts = shares(total, weights)
-    assert sum(parts) == total
-    whole = sum(weights)
-    if whole:
-        assert all(abs(own - total * weight / whole) < 1 for own, weight in zip(parts, weights, strict=True))
+@pytest.mark.parametrize("said", [True, False])
+def test_whoever_speaks_of_ids_gets_what_it_said(said: bool) -> None:
+    one, two = (part({"prompt": text, "return_token_ids": said}, TEXT) for text in ("a", "b"))
+    assert merged([one, two], True) == merged([one, two])
+    reply = completions([{"token_ids": [1]}, {"token_ids": [2]}], usage={"completion_tokens": 2})
+    found = split(reply, TEXT, [one, two], True)
+    assert found is not None
+    assert json.loads(found[0])["choices"][0]["token_ids"] == [1]
+
+
+def test_an_engine_that_lists_no_ids_is_shown_none() -> None:
+    found = split(completions([{"text": "a"}, {"text": "b"}]), TEXT, [part({"prompt": "a"}, TEXT)] * 2, True)
+    assert found is not None
+    assert "token_ids" not in json.loads(found[0])["choices"][0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "unstated", "counts"),
+    [
+        ({"max_tokens": 12}, 0, [12, 12, 5]),
+        ({}, 12, [12, 12, 5]),
+        ({"max_tokens": None}, 12, [12, 12, 5]),
+        ({"max_tokens": 12, "n_predict": 12}, 0, [12, 12, 5]),
+        ({}, 0, [0, 22, 7]),
+        ({"max_tokens": "12"}, 12, [0, 22, 7]),
+        ({"max_tokens": 12, "n_predict": 13}, 12, [0, 22, 7]),
+        ({"max_tokens": 20}, 0, [1, 20, 8]),  # two of them would be more than all: it was the context that ended
+        ({"max_tokens": 9}, 0, [0, 22, 7]),  # three of them could not be so many
+    ],
+)
+def test_whoever_ended_at_the_limit_has_as_many(fields: dict[str, Any], unstated: int, counts: list[int]) -> None:
+    parts = [part({"prompt": "abc", **fields}, TEXT)] * 3
+    ends = [("", "length"), ("x" * 70, "length"), ("y" * 20, "stop")]
+    reply = completions([{"text": t, "finish_reason": f} for t, f in ends], usage={"completion_tokens": 29})
+    found = split(reply, TEXT, parts, False, unstated)
+    assert found is not None
+    assert [json.loads(one)["usage"]["completion_tokens"] for one in found] == counts
+
+
+def test_what_repeats_its_prompt_goes_alone() -> None:
+    assert part_of(b'{"prompt":"a","echo":true}', TEXT) is None
+    assert part_of(b'{"prompt":"a","echo":false}', TEXT) is not None
+
+
+@pytest.mark.parametrize("id", [7, None])
+def test_an_id_that_is_no_text_stays(id: Any) -> None:
+    first, _ = taken_apart(embeddings([[1], [2]], id=id), EMBED, part({"input": "a"}), part({"input": "b"}))
+    assert first["id"] == id
 
 
 WORDS = st.text(max_size=8)

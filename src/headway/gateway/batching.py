@@ -18,6 +18,7 @@ import structlog
 
 from headway.core.ids import RequestId
 from headway.core.outcome import OutcomeKind
+from headway.engines.continuation import Way
 from headway.gateway.config import Batching
 from headway.gateway.head import ResponseHead
 from headway.gateway.relay import kind_of
@@ -25,6 +26,7 @@ from headway.gateway.target import Target
 from headway.gateway.upstream import Pool, UpstreamConnection
 from headway.wire.batches import FIELDS, Part, merged, part_of, split
 from headway.wire.body import BodyError
+from headway.wire.rewrites import UNSTATED_COMPLETION_TOKENS
 from headway.wire.splice import Piece
 
 if TYPE_CHECKING:
@@ -123,6 +125,9 @@ class Batch:
         self._key = key
         self._target = key[0]
         self._path = path
+        dialect = self._target.dialect
+        self._asks = dialect is not None and path == "/v1/completions" and dialect.continuation.completion is Way.IDS
+        self._unstated = 0 if dialect is not None and dialect.endless else UNSTATED_COMPLETION_TOKENS
         self._riders: dict[Rider, Part] = {}
         self._sent: list[tuple[Rider, Part]] = []
         self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(window_s, self.depart)
@@ -188,7 +193,7 @@ class Batch:
                 self._next().refused(head, body)
             return
         parts = [part for _, part in self._sent]
-        replies = split(body, self._path, parts) if head.is_answer else None
+        replies = split(body, self._path, parts, self._asks, self._unstated) if head.is_answer else None
         if replies is not None:
             self._hand_out(head, replies)
             return
@@ -212,7 +217,7 @@ class Batch:
         self._sent = list(self._riders.items())
         self._batcher.calls += 1
         self._batcher.riders += len(self._sent)
-        body = merged([part for _, part in self._sent])
+        body = merged([part for _, part in self._sent], self._asks)
         lead, request_id = self._key[2], self._batcher.mint().encode()
         for rider in self._riders:
             rider.under_way(True)
