@@ -26,7 +26,7 @@ from headway.core.ids import ReplicaId, RequestId
 from headway.sim import sweep
 from headway.sim.run import simulate
 from headway.sim.scenario import PoolSpec, Scenario, Truth
-from headway.workload.results import RunResult
+from headway.workload.results import RunResult, mean
 from headway.workload.sources import Options
 
 POLICIES = ("headroom", "lmetric", "least_connections", "round_robin")
@@ -135,16 +135,22 @@ def table(point: Point, found: Sequence[Found]) -> Iterator[str]:
     for load, name in dict.fromkeys((each.result.load, each.result.policy) for each in found):
         cell = [each for each in found if (each.result.load, each.result.policy) == (load, name)]
         good = [each.result.good_share for each in cell]
-        mean = {
-            field: float(np.mean([getattr(each.result, field) for each in cell]))
+        means = {
+            field: _mean([each.result for each in cell], field)
             for field in ("prefix_hit_rate", "ttft_p50_s", "ttft_p99_s", "tpot_p99_s")
         }
         policy, _, form = name.partition(" ")
         yield (
             f"| {load:g} | {policy} | {form} | {np.mean(good):.3f} | {min(good):.3f} to {max(good):.3f} "
-            f"| {np.mean([each.stays for each in cell]):.3f} | {mean['prefix_hit_rate']:.3f} "
-            f"| {mean['ttft_p50_s']:.2f} s | {mean['ttft_p99_s']:.2f} s | {mean['tpot_p99_s'] * 1000:.0f} ms |"
+            f"| {np.mean([each.stays for each in cell]):.3f} | {means['prefix_hit_rate']:.3f} "
+            f"| {means['ttft_p50_s']:.2f} s | {means['ttft_p99_s']:.2f} s | {means['tpot_p99_s'] * 1000:.0f} ms |"
         )
+
+
+def _mean(results: Sequence[RunResult], field: str) -> float:
+    """Over seeds; NaN where one of them had nothing to measure."""
+    found = mean(results, field)
+    return float("nan") if found is None else found
 
 
 def main() -> None:

@@ -168,7 +168,9 @@ def _title(title: str, runs: Runs) -> str:
 
 
 def _mean(found: Sequence[Found], field: str) -> float:
-    return float(np.mean([getattr(f.result, field) for f in found]))
+    """Over the runs that had something to measure; NaN where none had."""
+    values = [value for f in found if (value := getattr(f.result, field)) is not None]
+    return float(np.mean(values)) if values else float("nan")
 
 
 def _rate(found: Sequence[Found], field: str) -> float:

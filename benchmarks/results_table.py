@@ -7,6 +7,10 @@ from points import Point
 
 from headway.workload.paired import paired_interval
 from headway.workload.results import Run, RunResult
+from headway.workload.results import mean as mean_of
+
+NOTHING = "-"
+"""Where a seed had nothing to measure: the price of a good request, where none was good."""
 
 CAP = 0.98
 """A goal that is a ratio cannot ask for more than this share of requests served well."""
@@ -56,13 +60,14 @@ def _title(point: Point, runs: Sequence[Run], limit: float) -> str:
 
 
 def _row(name: str, results: Sequence[RunResult], mine: Sequence[float], bold: bool) -> str:
-    def mean(field: str, scale: float = 1.0) -> float:
-        return float(np.mean([getattr(result, field) for result in results])) * scale
+    def mean(field: str, digits: int, scale: float = 1.0) -> str:
+        found = mean_of(results, field)
+        return NOTHING if found is None else f"{found * scale:.{digits}f}"
 
     def part(field: str) -> str:
         return f"{np.mean([getattr(r, field) / max(1, r.requests) for r in results]):.2%}"
 
-    good = f"{mean('good_share'):.3f}"
+    good = mean("good_share", 3)
     margin = ""
     if mine and not bold and len(mine) == len(results):
         interval = paired_interval(mine, [r.good_share for r in results], np.random.default_rng(0))
@@ -74,16 +79,16 @@ def _row(name: str, results: Sequence[RunResult], mine: Sequence[float], bold: b
         label,
         first,
         margin,
-        f"{mean('goodput_rps'):.2f}",
-        f"{mean('ttft_p50_s'):.2f} / {mean('ttft_p99_s'):.1f}",
-        f"{mean('tpot_p50_s', 1e3):.0f} / {mean('tpot_p99_s', 1e3):.0f}",
+        mean("goodput_rps", 2),
+        f"{mean('ttft_p50_s', 2)} / {mean('ttft_p99_s', 1)}",
+        f"{mean('tpot_p50_s', 0, 1e3)} / {mean('tpot_p99_s', 0, 1e3)}",
         part("late"),
         part("shed"),
-        f"{mean('longest_wait_s'):.1f}",
+        mean("longest_wait_s", 1),
         part("preempted"),
-        f"{mean('prefix_hit_rate'):.2f}",
-        f"{mean('kv_usage_std'):.3f}",
-        f"{mean('gpu_hours_per_1k_good'):.3f}",
+        mean("prefix_hit_rate", 2),
+        mean("kv_usage_std", 3),
+        mean("gpu_hours_per_1k_good", 3),
     )
     return f"| {' | '.join(cells)} |"
 

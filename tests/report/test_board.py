@@ -81,3 +81,23 @@ def test_all_is_said_of_all_only() -> None:
     assert [portion(value) for value in (1.0, 0.99996, 0.9995, 0.9312, 0.0, None)] == [
         *("100 %", "99.99 %", "99.95 %", "93.1 %", "0 %", "-")
     ]
+
+
+def test_what_was_not_measured_is_neither_nought_nor_the_best() -> None:
+    price, spoilt = measure("gpu_hours_per_1k_good"), {"good": 0, "gpu_hours_per_1k_good": None}
+    board = Board([*results("a", **spoilt), *results("b")])
+    cell = board.cell("a", 0.85, price)
+    assert (cell.mean, cell.difference, cell.verdict) == (None, None, 0)
+    assert board.best(0.85, price) == board.mean("b", 0.85, price)
+    assert board.difference("b", 0.85, price) is None
+    assert price.write(cell.mean) == "-"
+    assert Board([*results("a", **spoilt), *results("b", **spoilt)]).best(0.85, price) is None
+
+
+def test_one_seed_without_a_figure_takes_it_from_the_mean() -> None:
+    """The mean of the others would be that of the better seeds."""
+    price = measure("gpu_hours_per_1k_good")
+    board = Board([*results("a", (0, 1)), *results("a", (2,), gpu_hours_per_1k_good=None), *results("b", (0, 1, 2))])
+    assert board.mean("a", 0.85, price) is None
+    with pytest.raises(ValueError, match="no values"):
+        board.band("a", 0.85, price)

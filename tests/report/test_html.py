@@ -94,8 +94,10 @@ def test_runs_that_served_nobody_make_a_page() -> None:
     one = run("headroom", 0.85, 0)
     assert one.detail is not None
     times = [f for f in one.result.__struct_fields__ if f.endswith("_s") and f != "window_s"]
-    nothing = msgspec.structs.replace(one.result, good=0, late=0, shed=one.result.requests, **dict.fromkeys(times, 0.0))
-    nothing = msgspec.structs.replace(nothing, goodput_rps=0.0, gpu_hours_per_1k_good=0.0)
+    nothing = msgspec.structs.replace(
+        one.result, good=0, late=0, shed=one.result.requests, **dict.fromkeys(times, None)
+    )
+    nothing = msgspec.structs.replace(nothing, goodput_rps=0.0, gpu_hours_per_1k_good=None)
     detail = msgspec.structs.replace(one.detail, ttft_s=(), tpot_s=(), held_s=0, waiting_s=0, prefill_s=0, decode_s=0)
     other = msgspec.structs.replace(nothing, policy="round_robin")
     read(page([Run(nothing, detail), Run(other, detail)], STORY))

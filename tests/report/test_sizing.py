@@ -42,7 +42,7 @@ def test_a_policy_that_never_gets_there_is_said_to_need_more() -> None:
     assert savings(sizes) == ["headroom against round_robin: round_robin needs more than 64 replicas"]
     text = printed(sizes, 1.0)
     assert "> 64" in text
-    assert sizes[1].gpu_hours == 0.0
+    assert sizes[1].gpu_hours is None
 
 
 def test_the_table_shows_costs_only_with_a_price_and_always_what_was_lost() -> None:
@@ -64,3 +64,13 @@ def test_a_narrow_terminal_gets_whole_columns() -> None:
 
 def test_money() -> None:
     assert [money(value) for value in (0.01234, 1.5, 1234.5)] == ["0.0123", "1.5", "1,234"]
+
+
+def test_a_seed_in_which_nothing_was_good_has_no_price() -> None:
+    """Its fleet would look the cheaper the more such seeds there are."""
+    good = size("headroom", 4)
+    spoilt = msgspec.structs.replace(good.results[0], good=0, gpu_hours_per_1k_good=None, longest_wait_s=None)
+    mixed = msgspec.structs.replace(good, results=(spoilt, *good.results[1:]))
+    assert (mixed.gpu_hours, mixed.cost(2.0), mixed.longest_wait_s) == (None, None, 4.5)
+    assert [next(iter(column.cells)) for column in sizes_table([mixed], 2.0).columns][-2:] == ["-", "-"]
+    assert msgspec.structs.replace(good, results=(spoilt,)).longest_wait_s is None

@@ -141,6 +141,6 @@ def plain(size: FleetSize, price: float) -> dict[str, Any]:
         "good_share": size.mean("good_share") if found else None,
         "good_share_with_one_fewer": size.one_fewer,
         "gpu_hours_per_1k_good": size.gpu_hours if found else None,
-        "cost_per_1k_good": size.gpu_hours * price if found and price else None,
+        "cost_per_1k_good": size.cost(price) if found and price else None,
         "runs": msgspec.to_builtins(size.results),
     }

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from headway.report.measures import GOOD, Measure, measures
+from headway.report.measures import Measure, measures
 from headway.workload.paired import FEW_SEEDS, Interval, mean_interval, paired_interval
 from headway.workload.results import RunResult
 
@@ -17,12 +17,13 @@ USUAL_REFERENCE = "round_robin"
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One figure. `difference` is policy minus reference, None for the reference itself or without common seeds.
+    """One figure, None where a run had nothing to measure. `difference` is policy minus reference, None for the
+    reference itself, without common seeds, or where one of the two has no figure.
 
     `verdict`: 1 surely better than the reference, -1 surely worse, 0 not told apart (or a figure without a good side).
     """
 
-    mean: float
+    mean: float | None
     difference: Interval | None
     verdict: int
 
@@ -55,9 +56,10 @@ class Board:
         """Whether this point was run."""
         return (policy, load) in self._runs
 
-    def mean(self, policy: str, load: float, measure: Measure) -> float:
-        """Over seeds. Raises KeyError where nothing was run."""
-        return float(np.mean([measure.read(run) for run in self._runs[policy, load].values()]))
+    def mean(self, policy: str, load: float, measure: Measure) -> float | None:
+        """Over seeds; None where one of them had nothing to measure. Raises KeyError where nothing was run."""
+        values = _known([measure.read(run) for run in self._runs[policy, load].values()])
+        return float(np.mean(values)) if values is not None else None
 
     def cell(self, policy: str, load: float, measure: Measure) -> Cell:
         """One figure with its comparison. Raises KeyError where nothing was run."""
@@ -66,31 +68,42 @@ class Board:
         return Cell(mean, difference, difference.sign * measure.better if difference else 0)
 
     def difference(self, policy: str, load: float, measure: Measure) -> Interval | None:
-        """Policy minus reference, paired by seed; None without common seeds."""
+        """Policy minus reference, paired by seed; None without common seeds, or where one of them has no figure."""
         mine, theirs = self._runs.get((policy, load), {}), self._runs.get((self.reference, load), {})
         common = sorted(mine.keys() & theirs.keys())
         if not common:
             return None
-        ours, others = ([measure.read(runs[seed]) for seed in common] for runs in (mine, theirs))
+        ours, others = (_known([measure.read(runs[seed]) for seed in common]) for runs in (mine, theirs))
+        if ours is None or others is None:
+            return None
         return paired_interval(ours, others, np.random.default_rng(0))
 
     def band(self, policy: str, load: float, measure: Measure) -> Interval:
-        """The mean over seeds with its own interval, for plots of one policy beside others."""
-        return mean_interval([measure.read(run) for run in self.runs(policy, load)], np.random.default_rng(0))
+        """The mean over seeds with its own interval, for plots of one policy beside others. Raises ValueError where
+        there is none."""
+        values = _known([measure.read(run) for run in self.runs(policy, load)])
+        return mean_interval(values or (), np.random.default_rng(0))
 
     def ratio(self, policy: str, load: float) -> float | None:
         """Good requests as a multiple of the reference's, over common seeds; None where that has none."""
         mine, theirs = self._runs.get((policy, load), {}), self._runs.get((self.reference, load), {})
         common = mine.keys() & theirs.keys()
-        base = sum(GOOD.read(theirs[seed]) for seed in common)
-        return sum(GOOD.read(mine[seed]) for seed in common) / base if base else None
+        base = sum(theirs[seed].good_share for seed in common)
+        return sum(mine[seed].good_share for seed in common) / base if base else None
 
     def best(self, load: float, measure: Measure) -> float | None:
         """The best mean of a measure at a load; None where none is better or all are equal."""
         means = {self.mean(policy, load, measure) for policy in self.policies if self.has(policy, load)}
-        if not measure.better or len(means) < 2:
+        known = [mean for mean in means if mean is not None]
+        if not measure.better or len(means) < 2 or not known:
             return None
-        return max(means) if measure.better > 0 else min(means)
+        return max(known) if measure.better > 0 else min(known)
+
+
+def _known(values: Sequence[float | None]) -> list[float] | None:
+    """The values, if there is one of each run."""
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else None
 
 
 def choose_reference(policies: Sequence[str]) -> str:

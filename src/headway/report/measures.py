@@ -16,12 +16,13 @@ Write = Callable[[float | None], str]
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """`better` is 1 where more is better, -1 where less is, 0 where neither is. `title` may break over two lines."""
+    """`better` is 1 where more is better, -1 where less is, 0 where neither is. `title` may break over two lines.
+    `read` finds None where there was nothing to measure."""
 
     name: str
     title: str
     group: Group
-    read: Callable[[RunResult], float]
+    read: Callable[[RunResult], float | None]
     write: Write
     better: int
     about: str
@@ -52,9 +53,11 @@ def hours(value: float | None) -> str:
 def _field(
     name: str, title: str, group: Group, write: Write, better: int, about: str, of_requests: bool = False
 ) -> Measure:
-    def read(result: RunResult) -> float:
-        value = float(getattr(result, name))
-        return value / max(1, result.requests) if of_requests else value
+    def read(result: RunResult) -> float | None:
+        value = getattr(result, name)
+        if value is None:
+            return None
+        return value / max(1, result.requests) if of_requests else float(value)
 
     return Measure(name, title, group, read, write, better, about)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.report import svg
 from headway.report.board import Board
-from headway.report.figures import count, seconds, share
+from headway.report.figures import NOTHING, count, seconds, share
 from headway.report.measures import GOOD, Measure
 from headway.report.raster import heat_uri
 from headway.workload.results import RunDetail
@@ -118,7 +118,8 @@ def phases(details: Details, styles: Styles) -> str:
             marks.append(svg.box(left, centre - 8, right - left, 16, f"phase{place} of {styles[policy]}", hint))
             start += spent
         far = frame.point(start, 0)[0]
-        marks.append(svg.text((far + 6, centre + 4), seconds(start), f"value {styles[policy]}"))
+        served = seconds(start) if detail.ttft_s else NOTHING
+        marks.append(svg.text((far + 6, centre + 4), served, f"value {styles[policy]}"))
     return svg.drawing(frame, [*marks, *_row_names(totals, rows, styles)], "where requests spent their time")
 
 

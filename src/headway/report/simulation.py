@@ -104,7 +104,8 @@ def _cells(
 ) -> list[str]:
     cell = board.cell(policy, load, measure)
     text = measure.write(cell.mean)
-    style = " ".join(filter(None, ("bold" if cell.mean == best else "", _COLOURS.get(cell.verdict, ""))))
+    bold = cell.mean is not None and cell.mean == best
+    style = " ".join(filter(None, ("bold" if bold else "", _COLOURS.get(cell.verdict, ""))))
     ratio = board.ratio(policy, load) if policy != board.reference else None
     beside = (
         NOTHING if cell.difference is None else points(cell.difference, "interval" not in left_out),

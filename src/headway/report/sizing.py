@@ -12,8 +12,8 @@ from rich.table import Table
 from headway.report.board import USUAL_REFERENCE
 from headway.report.figures import NOTHING, seconds, share
 from headway.report.fitting import fitted, paper
-from headway.report.measures import portion
-from headway.workload.results import RunResult
+from headway.report.measures import hours, portion
+from headway.workload.results import RunResult, mean
 
 
 class FleetSize(msgspec.Struct, frozen=True):
@@ -30,14 +30,26 @@ class FleetSize(msgspec.Struct, frozen=True):
     one_fewer: float | None = None
 
     @property
-    def gpu_hours(self) -> float:
-        """GPU-hours per 1,000 good requests, mean over seeds."""
+    def gpu_hours(self) -> float | None:
+        """GPU-hours per 1,000 good requests, mean over seeds; None where none was good in one of them."""
         return self.mean("gpu_hours_per_1k_good")
 
-    def mean(self, field: str, of_requests: bool = False) -> float:
-        """A figure's mean over seeds, or its share of the requests; 0 without runs."""
-        values = [getattr(run, field) / (max(1, run.requests) if of_requests else 1) for run in self.results]
-        return float(np.mean(values)) if values else 0.0
+    def cost(self, price: float) -> float | None:
+        """The same in money, at a price per GPU-hour."""
+        return None if self.gpu_hours is None else self.gpu_hours * price
+
+    def mean(self, field: str) -> float | None:
+        """A figure's mean over seeds; None without runs, or where one of them had nothing to measure."""
+        return mean(self.results, field)
+
+    def part(self, field: str) -> float:
+        """The mean share of the requests of which something is a count."""
+        return float(np.mean([getattr(run, field) / max(1, run.requests) for run in self.results]))
+
+    @property
+    def longest_wait_s(self) -> float | None:
+        """Of all seeds; None where nobody was ever sent to a replica."""
+        return max((run.longest_wait_s for run in self.results if run.longest_wait_s is not None), default=None)
 
 
 Write = Callable[[FleetSize], str]
@@ -48,10 +60,10 @@ _COLUMNS: tuple[tuple[str, str, Write], ...] = (
     ("worst", "worst\nseed", lambda size: portion(min(run.good_share for run in size.results))),
     ("fewer", "with one\nfewer", lambda size: share(size.one_fewer)),
     ("ttft", "TTFT\np99", lambda size: seconds(size.mean("ttft_p99_s"))),
-    ("late", "late", lambda size: share(size.mean("late", of_requests=True))),
-    ("shed", "shed", lambda size: share(size.mean("shed", of_requests=True))),
-    ("wait", "longest\nwait", lambda size: seconds(max(run.longest_wait_s for run in size.results))),
-    ("hours", "GPU-h/\n1k good", lambda size: f"{size.gpu_hours:.3g}"),
+    ("late", "late", lambda size: share(size.part("late"))),
+    ("shed", "shed", lambda size: share(size.part("shed"))),
+    ("wait", "longest\nwait", lambda size: seconds(size.longest_wait_s)),
+    ("hours", "GPU-h/\n1k good", lambda size: hours(size.gpu_hours)),
 )
 _DISPENSABLE = ("worst", "ttft", "gpus", "fewer")
 
@@ -71,7 +83,7 @@ def sizes_table(sizes: Sequence[FleetSize], price: float = 0.0, left_out: Collec
     """One row per policy; with a price per GPU-hour also its cost per 1,000 good requests."""
     columns = [column for column in _COLUMNS if column[0] not in left_out]
     if price:
-        columns.append(("cost", "cost/\n1k good", lambda size: money(size.gpu_hours * price)))
+        columns.append(("cost", "cost/\n1k good", lambda size: money(size.cost(price))))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("policy", no_wrap=True)
     for title in ("replicas", *(title for _, title, _ in columns)):
@@ -106,6 +118,8 @@ def _saving(size: FleetSize, base: FleetSize, price: float) -> str:
     return f"{text}: {money(abs(fewer) * price * 24)} a day" if price else text
 
 
-def money(value: float) -> str:
+def money(value: float | None) -> str:
     """0.0123, 1.23, 1,230: three digits; the currency is the price's."""
+    if value is None:
+        return NOTHING
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

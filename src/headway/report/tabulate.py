@@ -16,7 +16,7 @@ _VERDICTS = {1: "better", -1: "worse", 0: ""}
 def tiles(board: Board, load: float) -> str:
     """The load in a few big figures: the best policy against the reference."""
     there = [policy for policy in board.policies if board.has(policy, load)]
-    best = max(there, key=lambda policy: board.mean(policy, load, GOOD))
+    best = max(there, key=lambda policy: board.mean(policy, load, GOOD) or 0.0)
     rest = [(_mean(board, best, load, "good_share"), f"of requests served well by {best}, the most here")]
     if best != board.reference and board.has(board.reference, load):
         rest += list(_against(board, best, load))
@@ -32,9 +32,9 @@ def _against(board: Board, best: str, load: float) -> Iterator[tuple[str, str]]:
     if ratio is not None and difference is not None:
         points_text = points(difference).replace("\\", "")
         yield f"{ratio:.2f} ×", f"as many as {other} ({_mean(board, other, load, 'good_share')}): {points_text} points"
-    hours = [board.mean(policy, load, _BY_NAME["gpu_hours_per_1k_good"]) for policy in (best, other)]
-    if hours[1] > 0:
-        saved = round((1 - hours[0] / hours[1]) * 100)
+    mine, theirs = (board.mean(policy, load, _BY_NAME["gpu_hours_per_1k_good"]) for policy in (best, other))
+    if mine is not None and theirs:
+        saved = round((1 - mine / theirs) * 100)
         sign = "−" if saved > 0 else "+" if saved < 0 else ""
         yield f"{sign}{abs(saved)} %", f"GPU-hours per good request against {other}"
     lost = [_mean(board, policy, load, "preempted") for policy in (best, other)]
@@ -67,7 +67,8 @@ def _row(board: Board, load: float, measure: Measure, policies: list[str], style
     cells = []
     for policy in policies:
         cell = board.cell(policy, load, measure)
-        style = " ".join((styles[policy], _VERDICTS[cell.verdict], "best" if cell.mean == best else ""))
+        lead = "best" if cell.mean is not None and cell.mean == best else ""
+        style = " ".join((styles[policy], _VERDICTS[cell.verdict], lead))
         cells.append(f'<td class="{style}">{escape(measure.write(cell.mean))}{_difference(cell, measure)}</td>')
     title = measure.title.replace("-\n", "").replace("\n", " ")
     return f'<tr><th scope="row">{escape(title)}<small>{escape(measure.about)}</small></th>{"".join(cells)}</tr>'

@@ -49,12 +49,12 @@ def summarize(
         preempted=int((table.preempted > 0).sum()),
         preemptions=int(table.preempted.sum()),
         recomputed_tokens=int(columns.totals[1]),
-        kv_usage_std=float(usage.std(axis=1).mean()) if len(usage) else 0.0,
-        prefix_hit_rate=float(columns.totals[3] / columns.totals[2]) if columns.totals[2] else 0.0,
-        fairness=float(spoken.sum() ** 2 / (len(spoken) * (spoken**2).sum())) if spoken.any() else 1.0,
-        gpu_hours_per_1k_good=scenario.gpus * span / 3600 / good * 1000 if good else 0.0,
+        kv_usage_std=float(usage.std(axis=1).mean()) if len(usage) else None,
+        prefix_hit_rate=float(columns.totals[3] / columns.totals[2]) if columns.totals[2] else None,
+        fairness=float(spoken.sum() ** 2 / (len(spoken) * (spoken**2).sum())) if spoken.any() else None,
+        gpu_hours_per_1k_good=scenario.gpus * span / 3600 / good * 1000 if good else None,
         decision_us=brain_s / max(1, len(columns.arrival)) * 1e6,
-        kv_gap_p95=_rank(busy.max(axis=1) - busy.min(axis=1), 0.95) if len(busy) else 0.0,
+        kv_gap_p95=_rank(busy.max(axis=1) - busy.min(axis=1), 0.95) if len(busy) else None,
         urgent=int(table.urgent.sum()),
         urgent_good=int((table.urgent & table.good).sum()),
         urgent_ttft_p99_s=_rank(table.ttft[table.ok & table.urgent], 0.99),
@@ -96,10 +96,10 @@ class _Table:
         self.window_s = float(self.arrival[-1] - max(scenario.warmup_s, 0.0)) if len(self.arrival) else 0.0
 
 
-def _rank(values: np.ndarray, q: float) -> float:
-    """The nearest rank, 0 of nothing."""
+def _rank(values: np.ndarray, q: float) -> float | None:
+    """The nearest rank, None of nothing."""
     if not len(values):
-        return 0.0
+        return None
     return float(np.sort(values)[max(0, math.ceil(q * len(values) - 1e-9) - 1)])
 
 

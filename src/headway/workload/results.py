@@ -3,6 +3,8 @@
 Only shapes live here; they are filled by `sim` and shown by `report`. Seconds, tokens, fractions 0..1.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 
@@ -11,7 +13,8 @@ class RunResult(msgspec.Struct, frozen=True):
 
     `good` requests met both SLOs; `goodput_rps` is them per second of `window_s` (the span of arrivals counted).
     `late` were served but missed an SLO, `shed` were refused by us, `failed` are the rest. TTFT, TPOT and E2E are of
-    requests that ended ok; 0 (never NaN) where nothing was measured. `longest_wait_s` and `queue_p99_s`: from arrival
+    requests that ended ok. Whatever there was nothing to measure of is None: the quantiles where nobody was served, the
+    price of a good request where none was. `longest_wait_s` and `queue_p99_s`: from arrival
     to dispatch. `preempted` counts requests preempted at least once, `preemptions` all times. `kv_usage_std` is the
     mean over time of the standard deviation of KV use across replicas. `fairness` is Jain's index of output tokens
     per replica (by capacity). `decision_us`: mean CPU time of the brain per request. `kv_gap_p95`: the fullest pool's
@@ -30,37 +33,43 @@ class RunResult(msgspec.Struct, frozen=True):
     failed: int
     window_s: float
     goodput_rps: float
-    ttft_p50_s: float
-    ttft_p99_s: float
-    tpot_p50_s: float
-    tpot_p99_s: float
-    e2e_p50_s: float
-    e2e_p99_s: float
-    queue_p99_s: float
-    longest_wait_s: float
+    ttft_p50_s: float | None
+    ttft_p99_s: float | None
+    tpot_p50_s: float | None
+    tpot_p99_s: float | None
+    e2e_p50_s: float | None
+    e2e_p99_s: float | None
+    queue_p99_s: float | None
+    longest_wait_s: float | None
     preempted: int
     preemptions: int
     recomputed_tokens: int
-    kv_usage_std: float
-    prefix_hit_rate: float
-    fairness: float
-    gpu_hours_per_1k_good: float
+    kv_usage_std: float | None
+    prefix_hit_rate: float | None
+    fairness: float | None
+    gpu_hours_per_1k_good: float | None
     decision_us: float
-    kv_gap_p95: float = 0.0
+    kv_gap_p95: float | None = None
     urgent: int = 0
     urgent_good: int = 0
-    urgent_ttft_p99_s: float = 0.0
+    urgent_ttft_p99_s: float | None = None
     moves: int = 0
     failovers: int = 0
     evictions: int = 0
     abandoned: int = 0
     replayed_tokens: int = 0
-    stall_p99_s: float = 0.0
+    stall_p99_s: float | None = None
 
     @property
     def good_share(self) -> float:
         """Good requests among all."""
         return self.good / self.requests if self.requests else 0.0
+
+
+def mean(results: Sequence[RunResult], field: str) -> float | None:
+    """A figure's mean over runs. None where one of them has none: what is left would be the mean of the better runs."""
+    values = [getattr(result, field) for result in results]
+    return sum(values) / len(values) if values and None not in values else None
 
 
 class RunDetail(msgspec.Struct, frozen=True):
