@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from headway.core.commands import Command, Dispatch, Hold, Reject
-from headway.core.constants import AdmissionConfig, BrainConfig
+from headway.core.constants import AdmissionConfig, BrainConfig, SpeedConfig
 from headway.core.events import RequestCancelled, TenantsChanged, TimerFired
 from headway.core.ids import RequestId
 from headway.core.tenant import Tenant, Tier
@@ -145,6 +145,34 @@ def test_a_deadline_that_the_queue_cannot_keep_is_refused_at_once() -> None:
     assert house.brain.prospect(RequestId("w39")) == (21, pytest.approx(21 * held.wait_s))
     assert house.brain.prospect(RequestId("hurried")) is None
     assert house.brain.prospect(RequestId(current)) is None
+
+
+def test_a_deadline_that_prefill_alone_would_break_is_refused_on_an_idle_fleet() -> None:
+    config = BrainConfig(admission=AdmissionConfig(pace=False), speed=SpeedConfig(enough=0))
+    house = House(FewestInFlight(binds_late=True), config)
+    house.add("a", kv_capacity_tokens=100_000)
+    takes = 1000 / house.view("a").speed.prefill_tokens_per_s
+    assert refused(ask(house, "r", 1000, deadline=house.now + takes / 2)) == {"r": (429, "deadline")}
+    assert sent_to(ask(house, "s", 1000, deadline=house.now + 1.1 * takes)) == "a"
+    assert refused(ask(house, "t", 1000, deadline=house.now + 1.9 * takes)) == {"t": (429, "deadline")}, "behind it"
+    assert sent_to(ask(house, "u", 1000, deadline=house.now + 2.1 * takes)) == "a"
+
+
+def test_where_nothing_is_learned_no_deadline_is_too_soon() -> None:
+    house = ready("a")
+    assert sent_to(ask(house, "r", 900, deadline=house.now + 1e-6)) == "a"
+
+
+def test_who_waited_until_only_prefill_is_too_long_is_told_so() -> None:
+    config = BrainConfig(admission=AdmissionConfig(pace=False), speed=SpeedConfig(enough=0))
+    house = House(FewestInFlight(binds_late=True), config)
+    house.add("a", kv_capacity_tokens=1000)
+    takes = 900 / house.view("a").speed.prefill_tokens_per_s
+    assert sent_to(ask(house, "r", 900))
+    house.wait(10 * takes).first("r-0")
+    assert only(ask(house, "s", 900, deadline=house.now + 1.5 * takes), Hold)
+    assert refused(house.wait(takes).end("r-0")) == {"s": (429, "deadline")}
+    assert not house.brain.prospect(RequestId("s"))
 
 
 def test_the_share_of_memory_holds_a_tenant_back_though_there_is_room() -> None:

@@ -39,13 +39,24 @@ def test_sessions(lines: tuple[str, ...], key: str) -> None:
     assert notes(*lines).session_key == session_of("", key)
 
 
-@pytest.mark.parametrize("value", ["-1", "nan", "inf", "x", "1e9", ""])
-def test_odd_deadlines_are_none(value: str) -> None:
-    assert notes(f"x-request-deadline-s: {value}").patience_s == 0.0
+@pytest.mark.parametrize("value", ["-1", "0", "-0.0", "nan", "-inf", "x", "1, 2", "5s"])
+def test_a_deadline_that_is_none_is_refused_by_name(value: str) -> None:
+    found = notes(f"x-request-deadline-s: {value}")
+    assert not found.inference
+    assert found.wrong is not None
+    assert (found.wrong.status, found.wrong.code) == (400, "invalid_header")
+    assert "x-request-deadline-s" in found.wrong.message
 
 
-def test_deadlines() -> None:
-    assert notes("x-request-deadline-s: 2.5").patience_s == 2.5
+def test_only_those_who_are_served_have_deadlines() -> None:
+    assert notes("x-request-deadline-s: x", first="GET /v1/models HTTP/1.1").wrong is None
+    assert notes("x-request-deadline-s: x", who=MISSING).wrong is MISSING
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("2.5", 2.5), ("", 0.0), ("1e9", 86_400.0), ("inf", 86_400.0)])
+def test_deadlines(value: str, seconds: float) -> None:
+    found = notes(f"x-request-deadline-s: {value}")
+    assert (found.wrong, found.patience_s) == (None, seconds)
 
 
 @pytest.mark.parametrize(("value", "kept"), [("abc-1", "abc-1"), ("a" * 129, ""), ("a b", ""), ("", "")])

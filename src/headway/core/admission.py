@@ -1,7 +1,7 @@
 """Whether a request may go now, must wait, or is refused.
 
 A request is refused only for certain reasons: its model is unknown, it cannot fit any replica even by a lower bound of
-its length, its deadline has passed, the queue is full. It waits (bound late) only for memory: until on some acceptable
+its length, its deadline has passed or leaves no time for a first token anywhere, the queue is full. It waits (bound late) only for memory: until on some acceptable
 replica the forecast peak of the batch, with it and `z` deviations, stays within the pool; or, where the operator set
 one, for a count limit. Two things are never a reason to wait: missing data, and a replica with nothing to do.
 
@@ -116,6 +116,27 @@ class Admission:
         slack = self._slo.ttft_limit_s(prompt) - own
         job.due = due = job.arrived_at + slack - min(self._lag_s, self.config.lag_most * slack)
         return due
+
+    def overdue(self, job: Job, views: Sequence[ReplicaView], wait_s: float, at: float) -> str:
+        """What speaks against a request whose first token will come after its deadline, empty if nothing does: its
+        wait, or that no replica is fast enough. One of which nothing is learned may always be."""
+        deadline = job.request.deadline
+        if deadline is None or job.generated:
+            return ""
+        if at + wait_s > deadline:
+            return "the request would have to wait for longer than its deadline allows"
+        hits, prompt = job.demand.hits, job.demand.prompt_tokens
+        least = min(
+            (
+                (prompt - hits.get(view.id, 0) + view.prefill_backlog_tokens) / view.speed.prefill_tokens_per_s
+                if view.speed.learned
+                else 0.0
+                for view in views
+            ),
+            default=0.0,
+        )
+        late = at + wait_s + least > deadline
+        return "no replica would begin to answer within the deadline of the request" if late else ""
 
     def lagged(self, entry: Entry, view: ReplicaView, at: float) -> None:
         """A first token came: learn what most of them take beyond their own prefill (waiting in the engine, the step

@@ -73,6 +73,10 @@ class Holding:
         if choice is None:
             self._hold(job, pool, at, out)
             return
+        overdue = admission.overdue(job, pool.candidates, 0.0, at) if request.deadline is not None else ""
+        if overdue:
+            self._refuse(job, _overdue(admission.queue(request), request.id, overdue, at), out)
+            return
         if queue is not None:
             if queue:
                 queue.pass_by(request, at)
@@ -144,7 +148,7 @@ class Holding:
                 too_big = job.part.peak
                 timely_waits = timely_waits or not (item.late or job.request.id == queue.kept_for)
                 continue
-            barred = None if job.generated else self._bars(job.request, at)
+            barred = None if job.generated else self._barred(queue, job, pool, at)
             if barred is not None:
                 queue.remove(job.request.id)
                 self._refuse(job, barred, out)
@@ -157,6 +161,11 @@ class Holding:
             self._send(job, choice, at, out)
             self._scheduler.refresh(at, out)
         self._arm(pool, queue, at, out)
+
+    def _barred(self, queue: HoldQueue, job: Job, pool: Pool, at: float) -> Reject | None:
+        """What has come to light against one that waited, now that it could go."""
+        overdue = self._admission.overdue(job, pool.candidates, 0.0, at)
+        return _overdue(queue, job.request.id, overdue, at) if overdue else self._bars(job.request, at)
 
     def _keep(self, queue: HoldQueue, pool: Pool) -> None:
         """Whoever is first and was overtaken often enough has a replica kept for it: the one with the most headroom, of
@@ -207,10 +216,10 @@ class Holding:
         item = queue.push(job, at, admission.due(job, pool.candidates))
         position = queue.position(item)
         wait = position * queue.pace_s
-        if request.deadline is not None and at + wait > request.deadline:
+        overdue = admission.overdue(job, pool.candidates, wait, at)
+        if overdue:
             queue.remove(request.id)
-            text = "the request would have to wait for longer than its deadline allows"
-            self._refuse(job, Reject(request.id, 429, "deadline", text, queue.promise_s(at), shed=True), out)
+            self._refuse(job, _overdue(queue, request.id, overdue, at), out)
             return
         if queue.beyond(item, position, at):
             self._give_up(queue, item, "the request would have to wait for longer than it may", at, out)
@@ -382,6 +391,10 @@ class Holding:
         if queue is None or item is None:
             return None
         return queue.position(item), queue.wait_s(item)
+
+
+def _overdue(queue: HoldQueue, request_id: RequestId, text: str, at: float) -> Reject:
+    return Reject(request_id, 429, "deadline", text, queue.promise_s(at), shed=True)
 
 
 def _queue_full(queue: HoldQueue, request_id: RequestId, at: float) -> Reject:

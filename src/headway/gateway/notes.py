@@ -16,6 +16,7 @@ METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 MAX_SESSION_KEY_CHARS: Final = 256
 MAX_DEADLINE_S: Final = 86_400.0
 MAX_NAME_CHARS: Final = 64
+BAD_DEADLINE: Final = "The header `{}` takes a number of seconds above 0."
 ENDLESS_NAME: Final = Refusal(400, "invalid_header", f"A name in a header has at most {MAX_NAME_CHARS} characters.")
 NOWHERE: Final = Refusal(404, "not_found", "There is nothing at this path.")
 PACKED: Final = Refusal(
@@ -60,6 +61,9 @@ class Notes:
         served = self.wrong is None and route is not None and route.kind is Kind.INFERENCE and head.method != "OPTIONS"
         if served and max(len(self.policy), len(self.precision_floor)) > MAX_NAME_CHARS:
             self.wrong = ENDLESS_NAME
+        self.patience_s = _patience(head, config)
+        if served and self.wrong is None and self.patience_s < 0.0:
+            self.wrong = Refusal(400, "invalid_header", BAD_DEADLINE.format(config.deadline_header))
         self.inference = served and self.wrong is None
         self.hints = head.minor == 1 and _said(head, config.hints_header) == b"1"
         self.client_request_id = client_id(head)
@@ -68,7 +72,6 @@ class Notes:
         self.continues = expect == b"100-continue" and head.minor == 1
         self.expects_oddly = expect not in (b"", b"100-continue")
         self.session_key = session_of(self.tenant, _session(head, config))
-        self.patience_s = _patience(head, config)
         media = head.fields.get(b"content-type", b"").decode("latin-1")
         self.form = media if media.lower().startswith("multipart/form-data") else ""
         self.leads: dict[Target, bytes] = {}
@@ -114,9 +117,11 @@ def _name(head: RequestHead, header: str) -> str:
 
 
 def _patience(head: RequestHead, config: GatewayConfig) -> float:
+    """Seconds, 0 if nothing is said, -1 if it is no deadline: whoever states one relies on it. Beyond a day it is a
+    day."""
     value = _said(head, config.deadline_header)
     try:
-        seconds = float(value)
+        seconds = float(value) if value else 0.0
     except ValueError:
-        return 0.0
-    return seconds if 0.0 < seconds <= MAX_DEADLINE_S else 0.0
+        return -1.0
+    return min(seconds, MAX_DEADLINE_S) if seconds > 0.0 or not value else -1.0
