@@ -534,7 +534,9 @@ def test_forecasts_of_new_outputs_are_remembered_for_a_moment_only(monkeypatch: 
     yard = Yard(FleetConfig(outlooks=2))
     calls: list[int] = []
     true = yard.fleet.length.forecast
-    monkeypatch.setattr(yard.fleet.length, "forecast", lambda model, limit: calls.append(limit) or true(model, limit))
+    monkeypatch.setattr(
+        yard.fleet.length, "forecast", lambda model, limit, least: calls.append(limit) or true(model, limit)
+    )
     for _ in range(3):
         yard.fleet.expect(request("r"), 0, {}, yard.now)
     assert calls == [0]
@@ -542,6 +544,27 @@ def test_forecasts_of_new_outputs_are_remembered_for_a_moment_only(monkeypatch: 
     for limit in (0, 10, 20, 10):
         yard.fleet.expect(request("r", max_output_tokens=limit), 0, {}, yard.now)
     assert calls == [0, 0, 10, 20, 10], "bounded"
+
+
+def test_nothing_is_learned_from_an_output_that_had_no_choice() -> None:
+    yard = Yard()
+    before = yard.fleet.length.forecast("m", 0)
+    for number, (generated, least) in enumerate([(700, 700), (300, 700), (5, 5)]):
+        yard.open(str(number), min_output_tokens=least)
+        yard.settle(str(number), Outcome(OutcomeKind.OK, 200, output_tokens=generated))
+    assert yard.fleet.length.forecast("m", 0) == before
+    yard.open("free", min_output_tokens=5)
+    yard.settle("free", Outcome(OutcomeKind.OK, 200, output_tokens=900))
+    assert yard.fleet.length.forecast("m", 0) != before
+
+
+def test_who_ignores_the_end_of_text_says_exactly_what_is_allowed() -> None:
+    yard = Yard()
+    demand = yard.fleet.expect(request("r", max_output_tokens=700, min_output_tokens=700), 0, {}, 10.0).demand
+    assert (demand.output_mean, demand.output_sigma) == (700.0, 0.0)
+    assert (demand.output_low, demand.output_middle, demand.output_high) == (700, 700, 700)
+    capped = request("r", max_output_tokens=100, min_output_tokens=700)
+    assert yard.fleet.expect(capped, 0, {}, 10.0).demand.output_high == 100, "by a burst, for example"
 
 
 @pytest.mark.parametrize(

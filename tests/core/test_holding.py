@@ -337,6 +337,14 @@ def kept(house: House) -> tuple[str, str]:
     return queue.kept, queue.kept_for
 
 
+def test_as_many_go_as_will_fit_when_all_have_become_as_long_as_they_must() -> None:
+    """They ignore the end of text: three would fill the pool behind the last horizon that they live to see."""
+    house = ready("a", kv_capacity_tokens=1600)
+    facts = {"prompt_tokens": 3, "max_output_tokens": 700, "min_output_tokens": 700}
+    sent = [bool(only(house.ask(f"r{k}", **facts), Dispatch)) for k in range(4)]
+    assert sent == [True, True, False, False]
+
+
 class TestKept:
     """One huge prompt stops one replica, not the fleet."""
 

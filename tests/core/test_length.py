@@ -409,3 +409,48 @@ class TestIntervals:
     def test_a_limit_bounds_it(self) -> None:
         model = taught([("m", 1000, False)] * 500)
         assert model.interval("m", "m", 100) == (100, 100, 100)
+
+
+class TestLeast:
+    """Outputs that cannot end before so many tokens."""
+
+    @given(seen=observations, least=st.integers(0, 300_000), generated=st.integers(0, 300_000), limit=limits)
+    def test_it_is_a_law(self, seen: list[tuple[str, int, bool]], least: int, generated: int, limit: int) -> None:
+        model = taught(seen)
+        mean, variance = model.left("a", generated, limit, least)
+        sure = max(0, min(least, limit or least) - generated)
+        assert mean >= sure - 1e-9
+        assert variance >= 0.0
+        if limit:
+            assert mean <= max(0, limit - generated) + 1e-6
+        ahead = [0, 1, 10, 1000, 100_000]
+        alive = model.survival("a", generated, limit, ahead, least)
+        assert list(alive) == sorted(alive, reverse=True)
+        for a, p in zip(ahead, alive, strict=True):
+            assert 0.0 <= p <= 1.0
+            if a < sure:
+                assert p == 1.0
+            if limit and a >= limit - generated:
+                assert p == 0.0
+
+    @given(seen=observations, least=st.integers(0, 300_000), limit=limits)
+    def test_its_interval(self, seen: list[tuple[str, int, bool]], least: int, limit: int) -> None:
+        low, middle, high = taught(seen).interval("a", "a", limit, least)
+        assert min(least, limit or least) <= low <= middle <= high <= (limit or high)
+
+    def test_what_is_known_to_be_longer_is_what_has_become_longer(self) -> None:
+        rng = random.Random(3)
+        model = taught([("a", log_normal(rng), False) for _ in range(500)])
+        mean, sigma = model.forecast("a", 0, 200)
+        left, variance = model.left("a", 200, 0)
+        assert (mean, sigma) == pytest.approx((200 + left, variance**0.5))
+        ahead = [0, 50, 199, 200, 300, 700]
+        later = model.survival("a", 200, 0, [a - 200 for a in ahead[3:]])
+        assert model.survival("a", 0, 0, ahead, 200) == pytest.approx([1.0, 1.0, 1.0, *later])
+
+    def test_all_is_known_of_who_ends_by_the_limit_only(self) -> None:
+        model = LengthModel()
+        assert model.forecast("a", 64, 64) == (64.0, 0.0)
+        assert model.interval("a", "a", 64, 64) == (64, 64, 64)
+        assert model.left("a", 60, 64, 64) == (4.0, 0.0)
+        assert list(model.survival("a", 60, 64, [0, 3, 4, 5], 64)) == [1.0, 1.0, 0.0, 0.0]

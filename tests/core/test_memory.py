@@ -27,6 +27,26 @@ def test_sequences_grow_together() -> None:
     assert outlook(*[1.0] * len(HORIZONS), sequences=3).share(10.0).mean == tuple(10.0 + 3 * t for t in HORIZONS)
 
 
+@pytest.mark.parametrize("sure", [1, 9, 10, 11, 279, 280, 281, 699, 700, 701, 4300, 90_000])
+@pytest.mark.parametrize("sequences", [1, 3])
+def test_what_is_certain_to_come_is_there_at_the_last_horizon_before_its_end(sure: int, sequences: int) -> None:
+    alive = [float(step < sure) for step in HORIZONS]
+    part = Outlook(alive, sequences, sure).share(100.0)
+    before = [step for step in HORIZONS if step < sure]
+    seen = [100.0 + sequences * step for step in before[:-1]]
+    if len(before) > 1:
+        assert part.mean == (*seen, 100.0 + sequences * sure, *[0.0] * (len(HORIZONS) - len(before)))
+    else:
+        assert part.mean == (100.0, *[0.0] * 7), "now is now"
+    assert set(part.var) == {0.0}
+    curve = Curve()
+    for _ in range(5):
+        curve.add(part)
+    assert curve.peak(2.0) == (5 * part.peak, 0.0)
+    assert curve.fits(part, 6 * part.peak, 0.0, 2.0)
+    assert not curve.fits(part, 6 * part.peak - 1.0, 0.0, 2.0)
+
+
 shares = st.builds(
     lambda context, mean: Outlook(exponential(mean)).share(context), st.floats(1, 5000), st.floats(10, 3000)
 )

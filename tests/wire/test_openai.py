@@ -110,6 +110,25 @@ def test_other_paths(path: str, fields: dict[str, object], limit: int, stream: b
     assert info.prompt_bytes > 0
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "least"),
+    [
+        ("/v1/chat/completions", {"messages": [], "max_tokens": 9, "ignore_eos": True}, 9),
+        ("/v1/completions", {"prompt": "x", "max_tokens": 9, "min_tokens": 4}, 4),
+        ("/v1/completions", {"prompt": "x", "max_tokens": 9, "min_tokens": 40}, 9),
+        ("/v1/completions", {"prompt": "x", "min_tokens": 40, "ignore_eos": False}, 40),
+        ("/v1/completions", {"prompt": "x", "ignore_eos": True}, 0),
+        ("/completion", {"prompt": "x", "n_predict": 7, "ignore_eos": True}, 7),
+        ("/generate", {"text": "x", "sampling_params": {"max_new_tokens": 7, "ignore_eos": True}}, 7),
+        ("/generate", {"text": "x", "sampling_params": {"max_new_tokens": 7, "min_new_tokens": 3}}, 3),
+        ("/v1/completions", {"prompt": "x", "max_tokens": 9, "min_tokens": "many", "ignore_eos": 1}, 0),
+        ("/v1/responses", {"input": "x", "max_output_tokens": 9, "ignore_eos": True}, 0),
+    ],
+)
+def test_outputs_that_cannot_end_early(path: str, fields: dict[str, object], least: int) -> None:
+    assert read(json.dumps({"model": "m", **fields}).encode(), path).min_output_tokens == least
+
+
 def test_limits_that_lax_validators_take_are_taken() -> None:
     assert read(chat(max_tokens="12")).max_output_tokens == 12
     assert read(chat(max_tokens=12.0)).max_output_tokens == 12

@@ -74,9 +74,9 @@ class Fleet:
         self._slack = self.memory.block_tokens / 2
         self.viewing = Viewing(self.config, self.memory)
         self._foresees = foresees
-        self._outlooks: dict[tuple[str, int, int], Prospect] = {}
+        self._outlooks: dict[tuple[str, int, int, int], Prospect] = {}
         self._outlooks_at = 0.0
-        self._futures: dict[tuple[str, int, int, int], tuple[int, Outlook]] = {}
+        self._futures: dict[tuple[str, int, int, int, int], tuple[int, Outlook]] = {}
         self._futures_at = 0.0
 
     # -- replicas ----------------------------------------------------------------------------------------------
@@ -161,12 +161,14 @@ class Fleet:
             self._outlooks.clear()
             self._outlooks_at = at
         name = self.length.name(request)
-        key = (name, limit, sequences)
+        least = request.min_output_tokens
+        key = (name, limit, sequences, least)
         found = self._outlooks.get(key)
         if found is None:
-            mean, sigma = self.length.forecast(name, limit)
-            interval = self.length.interval(request.model, name, limit)
-            outlook = Outlook(self.length.survival(name, 0, limit, HORIZONS), sequences)
+            mean, sigma = self.length.forecast(name, limit, least)
+            interval = self.length.interval(request.model, name, limit, least)
+            alive = self.length.survival(name, 0, limit, HORIZONS, least)
+            outlook = Outlook(alive, sequences, _sure(least, limit, 0))
             found = self._outlooks[key] = (mean * sequences, sigma * sequences, interval, outlook)
         return found
 
@@ -175,8 +177,10 @@ class Fleet:
         of its `prompt`, of at most `limit` (0: no bound)."""
         request = job.request
         name, known = self.length.name(request), prompt - generated
-        mean, _ = self.length.left(name, generated, limit)
-        outlook = Outlook(self.length.survival(name, generated, limit, HORIZONS))
+        least = request.min_output_tokens
+        mean, _ = self.length.left(name, generated, limit, least)
+        alive = self.length.survival(name, generated, limit, HORIZONS, least)
+        outlook = Outlook(alive, sure=_sure(least, limit, generated))
         hits = self._hits(request, known, self.matches(request))
         left = max(1, limit - generated) if limit else 0
         demand = Demand(request, prompt, mean, 0.0, left, hits)
@@ -223,11 +227,13 @@ class Fleet:
         name = self.length.closest(entry.request.model, names)
         generated, limit = (entry.base + entry.generated) // n, (entry.base + entry.limit) // n if entry.limit else 0
         generated = _rounded(generated - generated % self.memory.block_tokens)
-        key = (name, generated, limit, n)
+        least = entry.request.min_output_tokens
+        key = (name, generated, limit, n, least)
         future = self._futures.get(key)
         if future is None:
-            mean, _ = self.length.left(name, generated, limit)
-            outlook = Outlook(self.length.survival(name, generated, limit, HORIZONS), n)
+            mean, _ = self.length.left(name, generated, limit, least)
+            alive = self.length.survival(name, generated, limit, HORIZONS, least)
+            outlook = Outlook(alive, n, _sure(least, limit, generated))
             future = self._futures[key] = (round(mean * n), outlook)
         left, outlook = future
         context = entry.prompt + entry.generated + self._slack * n
@@ -321,7 +327,7 @@ class Fleet:
         if prompt_tokens:
             self.length.observe_prompt(request, prompt_tokens)
         tokens = spoken(entry, outcome)
-        if tokens and entry.generates:
+        if entry.generates and tokens > request.min_output_tokens * entry.sequences:  # else it had no choice
             ok, demand = outcome.kind is _OK, entry.demand
             self.length.observe(request, tokens // entry.sequences or 1, outcome.hit_limit or not ok)
             if ok and demand.output_high:
@@ -381,6 +387,11 @@ def spoken(entry: Entry, outcome: Outcome) -> int:
     """Output tokens of a request when an attempt of it ended: what the body says, or what was seen if that is more."""
     seen = entry.generated if entry.first_token_at is not None else 0
     return max(entry.base + seen, outcome.output_tokens)
+
+
+def _sure(least: int, limit: int, generated: int) -> int:
+    """Tokens that will come for certain, of an output that has so many and cannot end before `least`."""
+    return max(0, (min(least, limit) if limit else least) - generated)
 
 
 def _rounded(limit: int) -> int:

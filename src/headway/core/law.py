@@ -9,6 +9,7 @@ it over outputs at risk in it. Which law is whose is not known here (length).
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from math import ceil
+from operator import neg
 from typing import Final
 
 _MAX_HAZARD: Final = 0.999
@@ -75,6 +76,15 @@ class Law:
         k = bisect_left(ended, p, 1) - 1
         near, far = ended[k], ended[k + 1]
         return ceil(edges[k] + (edges[k + 1] - edges[k]) * (p - near) / (far - near)) or 1
+
+    def quantile_beyond(self, x: int, p: float) -> int:
+        """The same for those that are longer than `x`. From the survival and not from its complement: where hardly
+        anything survives, that is 1 to the last digit."""
+        edges, survival = self.edges, self.survival
+        alive = self.at(x) * (1.0 - p)
+        k = bisect_left(survival, -alive, 1, key=neg) - 1
+        near, far = survival[k], survival[k + 1]
+        return max(x, ceil(edges[k] + (edges[k + 1] - edges[k]) * (near - alive) / (near - far)))
 
     def integrals(self, x: float) -> tuple[float, float, float]:
         """Survival at x, its integral from x on, and the integral of that from x on."""

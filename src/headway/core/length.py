@@ -10,7 +10,7 @@ moved by what is missed (Gibbs and Candes, Adaptive conformal inference, NeurIPS
 kept whatever the lengths do.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from math import exp
@@ -158,9 +158,12 @@ class LengthModel:
         template, tenant = names
         return tenant if tenant in groups else template if template in groups else model
 
-    def forecast(self, name: str, limit: int) -> tuple[float, float]:
-        """Mean and sigma of the output tokens of a request about to run, cut off at `limit` (0 = none). `name`: see
-        there; a model's name will do."""
+    def forecast(self, name: str, limit: int, least: int = 0) -> tuple[float, float]:
+        """Mean and sigma of the output tokens of a request about to run, cut off at `limit` (0 = none) and no fewer
+        than `least`. `name`: see there; a model's name will do."""
+        if least:
+            mean, variance = self.left(name, 0, limit, least)
+            return mean, variance**0.5
         law = self._law(name)
         found = law.forecasts.get(limit)
         if found is None:
@@ -171,11 +174,16 @@ class LengthModel:
             law.forecasts[limit] = found
         return found
 
-    def interval(self, model: str, name: str, limit: int) -> tuple[int, int, int]:
-        """Output tokens that are hardly undercut, as likely exceeded as not, and hardly exceeded."""
+    def interval(self, model: str, name: str, limit: int, least: int = 0) -> tuple[int, int, int]:
+        """Output tokens that are hardly undercut, as likely exceeded as not, and hardly exceeded; arguments as for
+        `forecast`."""
         known = self._models.get(model, self._fleet)
         law, miss = self._law(name), known.alpha / 2
-        low, middle, high = law.quantile(miss), law.quantile(0.5), law.quantile(1.0 - miss)
+        if least:
+            start = law.clamp(least)
+            low, middle, high = [least - start + law.quantile_beyond(start, p) for p in (miss, 0.5, 1.0 - miss)]
+        else:
+            low, middle, high = law.quantile(miss), law.quantile(0.5), law.quantile(1.0 - miss)
         return (min(low, limit), min(middle, limit), min(high, limit)) if limit else (low, middle, high)
 
     def observe(self, request: RequestInfo, tokens: int, censored: bool) -> None:
@@ -205,19 +213,27 @@ class LengthModel:
         self._fleet.counts.add(k, cut, passed, memory)
         self._known(model).counts.add(k, cut, passed, memory)
 
-    def left(self, name: str, generated: int, limit: int) -> tuple[float, float]:
-        """Mean and variance of the output tokens still to come, given that `generated` came and it did not end.
-        (0, 0) when the limit is reached."""
-        if limit and generated >= limit:
-            return (0.0, 0.0)
+    def left(self, name: str, generated: int, limit: int, least: int = 0) -> tuple[float, float]:
+        """Mean and variance of the output tokens still to come, given that `generated` came and it did not end, and
+        that it will not before `least`. (0, 0) when the limit is reached."""
+        sure = max(0, least - generated)
+        known = generated + sure
+        if limit and known >= limit:
+            return (float(max(0, limit - generated)), 0.0)
         law = self._law(name)
-        start = law.clamp(generated)
-        return law.left(start, start + limit - generated if limit else 0)
+        start = law.clamp(known)
+        mean, variance = law.left(start, start + limit - known if limit else 0)
+        return (sure + mean, variance)
 
-    def survival(self, name: str, generated: int, limit: int, ahead: Sequence[int]) -> Sequence[float]:
-        """P(still running after `ahead` more tokens, in ascending order), given `generated` so far; one for each."""
-        law = self._law(name)
-        return law.outlive(law.clamp(generated), ahead, limit - generated if limit else _NO_LIMIT)
+    def survival(self, name: str, generated: int, limit: int, ahead: Sequence[int], least: int = 0) -> Sequence[float]:
+        """P(still running after `ahead` more tokens, in ascending order), given what `left` is given; one for each."""
+        law, room, sure = self._law(name), limit - generated if limit else _NO_LIMIT, least - generated
+        if sure <= 0:
+            return law.outlive(law.clamp(generated), ahead, room)
+        sure = min(sure, room)
+        certain = bisect_left(ahead, sure)
+        later = law.outlive(law.clamp(generated + sure), [a - sure for a in ahead[certain:]], room - sure)
+        return [1.0] * certain + later
 
     def _bin(self, tokens: int, censored: bool) -> tuple[int, bool, float]:
         """Bin k holds edges[k] < tokens <= edges[k + 1]; of a bin in which it was cut, an output has passed a part."""

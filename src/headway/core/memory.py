@@ -6,6 +6,7 @@ taken away without walking the batch. What is *not* here: who holds what (ledger
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -42,29 +43,35 @@ def _octet(values: Sequence[float]) -> Octet:
 
 def _further(worst: float, mean: float, var: float, far: float, most: float) -> float:
     """The larger of a reach and that of one more horizon: so many deviations beyond the mean, and never beyond what all
-    would hold. (Of a rounding residue below 0 there is no deviation.)"""
+    would hold (unless more than that is certain). (Of a rounding residue below 0 there is no deviation.)"""
     reach = mean + far * math.sqrt(var) if var > 0.0 else mean
     if reach <= worst:
         return worst
     if reach <= most:
         return reach
+    if most < mean:
+        most = mean
     return most if most > worst else worst
 
 
 class Outlook:
     """A survival per horizon, prepared so that the shares of many requests can be made from it cheaply.
 
+    `sure`: so many tokens come for certain (their requests ignore the end of text). Many such outputs end in one step,
+    which may lie far behind the last horizon that all live to see: so there they have already all that is certain.
+
     `_alive` is the survival, `_ahead` what is generated up to a horizon, `_grown` the product of both.
     """
 
     __slots__ = ("_ahead", "_alive", "_grown", "_growth", "_sequences", "_spread", "_spread_growth")
 
-    def __init__(self, survival: Sequence[float], sequences: int = 1) -> None:
+    def __init__(self, survival: Sequence[float], sequences: int = 1, sure: int = 0) -> None:
         ahead: list[float] = []
         grown: list[float] = []
         most = spread = spread_growth = 0.0
+        last = bisect_left(HORIZONS, sure) - 1  # the one before that at which it may have ended
         for i, step in enumerate(HORIZONS):
-            s, g = survival[i], float(sequences * step)
+            s, g = survival[i], float(sequences * (sure if i == last > 0 else step))
             deviation = math.sqrt(s * (1.0 - s))
             ahead.append(g)
             grown.append(s * g)
@@ -189,8 +196,9 @@ class Curve:
             far = z * care
             if mean + own + far * math.sqrt(max(0.0, var + own_var + extra_var)) <= room:
                 continue
-            batch = min(mean + far * math.sqrt(max(0.0, var)), self._context + step * self._sequences)
-            alone = min(own + far * math.sqrt(max(0.0, own_var)), part.context + step * part.sequences)
+            most, own_most = self._context + step * self._sequences, part.context + step * part.sequences
+            batch = min(mean + far * math.sqrt(max(0.0, var)), max(mean, most))
+            alone = min(own + far * math.sqrt(max(0.0, own_var)), max(own, own_most))
             if batch + alone + far * math.sqrt(extra_var) > room:
                 return False
         return True

@@ -10,7 +10,7 @@ from headway.core.ids import RequestId
 REQUEST: Final = (
     "id", "model", "tenant", "tier", "prompt_bytes", "prompt_tokens", "media_tokens", "max_output_tokens", "sequences",
     "prefix_hashes", "session_key", "deadline", "stream", "generates", "resumable", "precision_floor",
-    "fingerprint", "policy", "body_bytes", "counted_tokens",
+    "fingerprint", "policy", "body_bytes", "counted_tokens", "min_output_tokens",
 )  # fmt: skip
 """Its fields, in the order of its arguments."""
 
@@ -24,7 +24,8 @@ class RequestInfo:
     `counted_tokens` is a count that is nearly exact: of the prompt's texts by the model's tokenizer, without all that
     a chat template adds; 0 without one.
     `media_tokens` is a rough token count for inline images and audio, added to the text estimate.
-    `max_output_tokens` is 0 when the client stated no limit.
+    `max_output_tokens` is 0 when the client stated no limit. No output ends below `min_output_tokens`, unless its limit
+    is lower (`min_tokens`; or that limit itself, for who ignores the end of text).
     `prefix_hashes` are chained 64-bit hashes of consecutive fixed-size blocks of the raw prompt text.
     `generates` is False for requests that produce no tokens step by step (embeddings, rerank, tokenize ...).
     `fingerprint` identifies the body, so that a request that kills engines can be quarantined.
@@ -37,8 +38,8 @@ class RequestInfo:
 
     __slots__ = (
         "body_bytes", "counted_tokens", "deadline", "fingerprint", "generates", "id", "max_output_tokens",
-        "media_tokens", "model", "policy", "precision_floor", "prefix_hashes", "prompt_bytes", "prompt_tokens",
-        "resumable", "sequences", "session_key", "stream", "tenant", "tier",
+        "media_tokens", "min_output_tokens", "model", "policy", "precision_floor", "prefix_hashes", "prompt_bytes",
+        "prompt_tokens", "resumable", "sequences", "session_key", "stream", "tenant", "tier",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +64,7 @@ class RequestInfo:
         policy: str = "",
         body_bytes: int = 0,
         counted_tokens: int = 0,
+        min_output_tokens: int = 0,
     ) -> None:
         self.id: Final = id
         self.model: Final = model
@@ -84,6 +86,7 @@ class RequestInfo:
         self.policy: Final = policy
         self.body_bytes: Final = body_bytes
         self.counted_tokens: Final = counted_tokens
+        self.min_output_tokens: Final = min_output_tokens
 
     def facts(self) -> tuple[Any, ...]:
         """All of it, in the order of the arguments."""

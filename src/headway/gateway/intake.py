@@ -41,6 +41,7 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: 
         notes.policy,
         size,
         parsed.counted_tokens,
+        parsed.min_output_tokens,
     )
 
 

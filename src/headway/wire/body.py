@@ -15,7 +15,7 @@ MAX_MODEL_CHARS: Final = 512
 BODY: Final = (
     "model", "stream", "prompt_bytes", "prompt_tokens", "media_tokens", "max_output_tokens", "sequences",
     "prefix_hashes", "session_key", "include_usage", "usage_edit", "generates", "pinned", "fingerprint", "priority",
-    "form", "counted_tokens",
+    "form", "counted_tokens", "min_output_tokens",
 )  # fmt: skip
 """Fields of a `Body`, in the order of its arguments: a compiled class does not tell."""
 
@@ -25,7 +25,8 @@ class Body:
     """What one request body says. Counts are 0 where the body does not tell.
 
     `prompt_bytes` raw length of the prompt's JSON (tools and system text included), less inline media;
-    `prompt_tokens` exact, when token ids were sent; `media_tokens` rough; `max_output_tokens` the client's limit;
+    `prompt_tokens` exact, when token ids were sent; `media_tokens` rough; `max_output_tokens` the client's limit,
+    `min_output_tokens` below which no output ends (`min_tokens`, or the limit with `ignore_eos`);
     `sequences` generations asked for (n or best_of, times prompts); `prefix_hashes` chained hashes of full blocks of
     the raw prompt; `usage_edit` would turn on `stream_options.include_usage`, None when the client spoke about it or
     nothing streams; `include_usage` None when the client did not say; `form` tells form data from JSON;
@@ -36,8 +37,8 @@ class Body:
 
     __slots__ = (
         "counted_tokens", "fingerprint", "form", "generates", "include_usage", "max_output_tokens", "media_tokens",
-        "model", "pinned", "prefix_hashes", "priority", "prompt_bytes", "prompt_tokens", "sequences",
-        "session_key", "stream", "usage_edit",
+        "min_output_tokens", "model", "pinned", "prefix_hashes", "priority", "prompt_bytes", "prompt_tokens",
+        "sequences", "session_key", "stream", "usage_edit",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,7 @@ class Body:
         priority: int = 0,
         form: bool = False,
         counted_tokens: int = 0,
+        min_output_tokens: int = 0,
     ) -> None:
         self.model: Final = model
         self.stream: Final = stream
@@ -77,6 +79,7 @@ class Body:
         self.priority: Final = priority
         self.form: Final = form
         self.counted_tokens: Final = counted_tokens
+        self.min_output_tokens: Final = min_output_tokens
 
     @property
     def resumable(self) -> bool:

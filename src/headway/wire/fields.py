@@ -54,6 +54,10 @@ class Fields(msgspec.Struct, gc=False):
         """How many sequences are generated: the largest counts."""
         return NOTHING
 
+    def least(self) -> tuple[Raw, Raw]:
+        """Tokens below which no output ends, and whether the limit is what ends it."""
+        return ABSENT, ABSENT
+
     def sessions(self) -> tuple[Raw, ...]:
         """What may name the conversation, the most telling first."""
         return (self.user,)
@@ -101,10 +105,16 @@ class Sampling(msgspec.Struct, gc=False):
     custom_logit_processor: Raw = ABSENT
     truncate_prompt_tokens: Raw = ABSENT
     kv_transfer_params: Raw = ABSENT
+    min_tokens: Raw = ABSENT
+    ignore_eos: Raw = ABSENT
 
     def heads(self) -> tuple[Raw, ...]:
         """A cache salt keeps prefixes apart."""
         return (self.cache_salt,)
+
+    def least(self) -> tuple[Raw, Raw]:
+        """Of vLLM, SGLang, TensorRT-LLM and (the second) llama.cpp."""
+        return self.min_tokens, self.ignore_eos
 
     def sessions(self) -> tuple[Raw, ...]:
         """OpenAI's own field for keeping a conversation on one cache comes first."""
@@ -229,6 +239,9 @@ class Nested(msgspec.Struct, gc=False):
 
     max_new_tokens: Raw = ABSENT
     max_tokens: Raw = ABSENT
+    min_new_tokens: Raw = ABSENT
+    min_tokens: Raw = ABSENT
+    ignore_eos: Raw = ABSENT
     num_predict: Raw = ABSENT
     n: Raw = ABSENT
 
@@ -266,6 +279,11 @@ class Native(Fields, gc=False):
         """SGLang's name, then vLLM's."""
         nested = _nested(self.sampling_params)
         return nested.max_new_tokens, nested.max_tokens
+
+    def least(self) -> tuple[Raw, Raw]:
+        """SGLang's name, else vLLM's."""
+        nested = _nested(self.sampling_params)
+        return nested.min_tokens if nested.min_new_tokens is ABSENT else nested.min_new_tokens, nested.ignore_eos
 
     def counts(self) -> tuple[Raw, ...]:
         """Parallel samples."""

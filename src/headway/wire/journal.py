@@ -93,6 +93,7 @@ class Request(msgspec.Struct, frozen=True):
     policy: str = ""
     body_bytes: int = 0
     counted_tokens: int = 0
+    min_output_tokens: int = 0
 
 
 class Ending(msgspec.Struct, frozen=True):

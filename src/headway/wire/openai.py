@@ -119,13 +119,14 @@ def _body(body: Octets, fields: AnyFields, block_bytes: int) -> Body:
     if stream is None:
         stream = fields.streams_by_default
     include_usage, usage_edit = _usage(body, fields) if stream else (None, None)
+    limit = _first_positive(fields.limits())
     return Body(
         model,
         stream,
         max(0, length),
         tokens,
         media_tokens,
-        _first_positive(fields.limits()),
+        limit,
         sequences,
         chain(text, block_bytes, [model.encode(), *map(bytes, heads)]) if generates else (),
         "" if plain else _session(fields.sessions()),
@@ -135,6 +136,7 @@ def _body(body: Octets, fields: AnyFields, block_bytes: int) -> Body:
         _pinned(fields, sequences, plain),
         xxhash.xxh3_64_intdigest(body),
         0 if plain else _priority(fields.priority),
+        min_output_tokens=0 if plain else _least(fields, limit),
     )
 
 
@@ -256,6 +258,15 @@ def _first_positive(raws: tuple[Raw, ...]) -> int:
         if raw is not ABSENT and (value := _integer(raw)):
             return value
     return 0
+
+
+def _least(fields: AnyFields, limit: int) -> int:
+    """Output tokens below which nothing ends: whoever ignores the end of text runs into its limit."""
+    least, endless = fields.least()
+    if limit and endless is not ABSENT and bytes(endless) == b"true":
+        return limit
+    tokens = 0 if least is ABSENT else _integer(least)
+    return min(tokens, limit) if limit else tokens
 
 
 def _sequences(raws: tuple[Raw, ...]) -> int:
