@@ -10,8 +10,9 @@ from headway.engines import llamacpp, openai, sglang, vllm
 from headway.engines.continuation import Continuation, Given, Way, Words
 from headway.wire.body import Body
 from headway.wire.openai import scan
-from headway.wire.resume import Cut, Tape
+from headway.wire.resume import Tape
 from headway.wire.resume_body import CHAT, COMPLETIONS, LimitReached, Stops, Unresumable
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_splice import Manner
 
 VLLM, SGLANG, LLAMA = vllm.CONTINUATION, sglang.CONTINUATION, llamacpp.CONTINUATION

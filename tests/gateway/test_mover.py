@@ -8,8 +8,10 @@ import pytest
 from headway.core.commands import Command, Hold, Reject
 from headway.core.events import AttemptFinished, FirstToken
 from headway.core.outcome import OutcomeKind
-from headway.gateway import continued
 from headway.gateway import mover as module
+from headway.perfmodel.vocabulary import FIRST_BYTE
+from headway.runtime.clock import now
+from headway.wire.resume_cut import Cut
 from tests.gateway.stage import CHAT, COMPLETIONS, R1, R2, Connection, Stage, dispatch
 from tests.interpreted import interpreted
 from tests.wire.engine import whole as at_once
@@ -242,14 +244,34 @@ def test_a_target_that_is_late(stage: Make, when: str, seconds: float) -> None:
     whole(s)
 
 
-def test_what_would_have_to_be_said_again_at_length_stays(stage: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continued, "AGAIN", -1)
+def held_back(s: Stage, place: int) -> Connection:
+    """A stream whose words come one event late, though there are no stop strings: a cut is far back."""
+    source = s.running(place)
+    s.mover.tape.rewind(Cut(4, "", surplus=s.mover.tape.text))
+    s.mover.tape.say("", [FIRST_BYTE + 90] * 20)
+    return source
+
+
+def test_what_would_have_to_be_said_again_at_length_stays(stage: Make) -> None:
     s = stage()
-    source = s.running(8)
-    s.moving()
+    source = held_back(s, 8)
+    s.moving(reason="balance")
     assert (state(s), s.kinds) == ("PLAIN", [("1", "cancelled")])
-    source.plays()
-    whole(s)
+    assert "20 tokens would have to be said again" in s.ends[-1][1].detail
+    assert not source.dropped
+    s.exchange.client_gone()
+
+
+@pytest.mark.parametrize("reason", ["drain", "operator"])
+@pytest.mark.parametrize(("token_s", "made"), [(0.01, True), (0.2, False)])
+def test_what_people_want_may_take_what_the_cut_may(stage: Make, reason: str, token_s: float, made: bool) -> None:
+    """20 tokens again of 2 s at most: at once given up where they would take longer, not when all that was waited."""
+    s = stage(hold_s=2.0)
+    held_back(s, 8)
+    s.exchange.ticket.first_token_at = now() - token_s * s.mover.tape.generated
+    s.moving(reason=reason)
+    assert (state(s), s.kinds) == (("CUTTING", []) if made else ("PLAIN", [("1", "cancelled")]))
+    s.exchange.client_gone()
 
 
 @pytest.mark.parametrize("when", ["streaming", "warming", "cutting", "moved"])

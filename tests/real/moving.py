@@ -13,8 +13,9 @@ from headway.engines.continuation import Given, Way
 from headway.wire import resume_body
 from headway.wire.body import Body
 from headway.wire.openai import scan
-from headway.wire.resume import Cut, Tape
+from headway.wire.resume import Tape
 from headway.wire.resume_body import Ask
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_ids import Frames, IdStripper, ids_edit
 from headway.wire.resume_splice import Splicer
 from headway.wire.splice import splice

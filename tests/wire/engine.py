@@ -32,16 +32,22 @@ def stream(path: str, body: dict[str, Any] | bytes, name: str = "one") -> list[b
     state = TokenStream(prompt)
     while not said.finish:
         place = len(said.ids)
-        token = state.next(may_end=not ask.ignore_eos and place >= ask.min_tokens)
+        token = state.next(may_end=place >= ask.min_tokens)
         state.push(token)
-        finish = "stop" if token == EOS else "length" if place + 1 == ask.max_tokens else ""
-        said.push(token, finish, None)
+        said.push(token, _finish(ask, token, place), None)
         first = prompt if ask.return_token_ids and place == 0 else None
         usage = Usage(len(prompt), place + 1) if ask.continuous_usage else None
         told.append(shape.chunk(0, said, first, usage))
     told.append(shape.tail(Usage(len(prompt), len(said.ids))))
     written = re.sub(rb'"created":\d+', b'"created":1', b"".join(told))
     return [event.removeprefix(b"data: ") for event in written.split(b"\n\n")[:-1]]
+
+
+def _finish(ask: Ask, token: int, place: int) -> str:
+    """An end that is to be ignored is generated, and said to nobody."""
+    if token == EOS and not ask.ignore_eos:
+        return "stop"
+    return "length" if place + 1 == ask.max_tokens else ""
 
 
 def whole(path: str, body: dict[str, Any] | bytes, name: str = "one") -> bytes:
@@ -53,9 +59,9 @@ def whole(path: str, body: dict[str, Any] | bytes, name: str = "one") -> bytes:
     said, state = Transcript(ask, prompt), TokenStream(prompt)
     while not said.finish:
         place = len(said.ids)
-        token = state.next(may_end=not ask.ignore_eos and place >= ask.min_tokens)
+        token = state.next(may_end=place >= ask.min_tokens)
         state.push(token)
-        said.push(token, "stop" if token == EOS else "length" if place + 1 == ask.max_tokens else "", None)
+        said.push(token, _finish(ask, token, place), None)
     answer = Shape(ask, name, "tiny", "vllm-0.32.0-test").whole([said], Usage(len(prompt), len(said.ids)))
     return re.sub(rb'"created":\d+', b'"created":1', answer)
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from headway.wire import resume_body
-from headway.wire.resume import Cut, Tape
+from headway.wire.resume import Tape
 from headway.wire.resume_body import Limits, Wants
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_ids import IdStripper, ids_edit
 from headway.wire.resume_splice import Manner, Splicer
 from headway.wire.splice import splice
@@ -19,6 +20,12 @@ SOAK = os.environ.get("HEADWAY_SOAK") == "1"
 SAY = {"messages": [{"role": "user", "content": "скажи привет, 你好 🙂"}], "max_tokens": 60}
 ONCE = {"prompt": "Once upon a time", "max_tokens": 60}
 USAGE = {"stream_options": {"include_usage": True}}
+BEYOND: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [{"role": "user", "content": "story 27"}], "ignore_eos": True, "max_tokens": 95},
+    COMPLETIONS: {"prompt": "Once 90", "ignore_eos": True, "max_tokens": 60},
+}
+"""Answers with three ends in them, which are ignored."""
+
 RUNNING = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 
 
@@ -47,7 +54,7 @@ class Run:
         return self._in.feed(framed(events))
 
     def cut(self) -> tuple[Splicer, list[bytes]]:
-        cut = self.tape.replay_prefix(detokenise, self.stops.hold, self.stops.back)
+        cut = self.tape.replay_prefix(detokenise, self.stops.hold, self.stops.back, self.stops.lags)
         self.cuts.append(cut)
         limits = Limits(CONTEXT, 0 if self.path == CHAT else 16)
         assert self.tape.prompt_ids is not None
@@ -108,7 +115,8 @@ def check(path: str, body: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
 @pytest.mark.parametrize(
-    "more", [{}, USAGE, RUNNING, {"min_tokens": 50}, {"return_token_ids": True}, {"max_tokens": 9}]
+    "more",
+    [{}, USAGE, RUNNING, {"min_tokens": 50}, {"return_token_ids": True}, {"max_tokens": 9}],
 )
 def test_every_cut(path: str, more: dict[str, Any]) -> None:
     assert check(path, {**(SAY if path == CHAT else ONCE), **more}) > 7
@@ -138,6 +146,35 @@ def test_stop_strings_wherever_they_lie(path: str, shown: bool, temperature: int
         stop = text[start : start + length]
         wish = {"stop": [stop, "never said"], "include_stop_str_in_output": shown, "temperature": temperature}
         check(path, {**body, **wish, **RUNNING})
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+@pytest.mark.parametrize("more", [{}, USAGE, RUNNING, {"return_token_ids": True}])
+def test_ends_that_are_ignored(path: str, more: dict[str, Any]) -> None:
+    """The stream says nothing of them, whatever the engine spells when asked."""
+    events = stream(path, Run(path, BEYOND[path]).asked)
+    assert sum(b'"token_ids":[0]' in event for event in events) == 3
+    assert check(path, {**BEYOND[path], **more}) > 50
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+def test_ends_that_are_ignored_and_stop_strings(path: str, temperature: int) -> None:
+    text = seen(framed(stream(path, Run(path, BEYOND[path]).body)))["text"]
+    for stop in (["never said", "nor this, which is longer"], [text[-40:-35]]):
+        check(path, {**BEYOND[path], **RUNNING, "stop": stop, "temperature": temperature})
+
+
+@pytest.mark.parametrize("stop", [[], ["never said"]])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+def test_an_end_that_is_ignored_is_no_reason_to_say_all_again(path: str, stop: list[str]) -> None:
+    """At each cut less is said again than a character has bytes, and than was held back."""
+    run = Run(path, {**BEYOND[path], "stop": stop, "temperature": 1})
+    for event in stream(path, run.asked)[:-3]:
+        run.begin([event])
+        if run.tape.text:
+            cut = run.tape.replay_prefix(detokenise, run.stops.hold, lags=run.stops.lags)
+            assert (len(run.tape.ids) - cut.count < 4, cut.surplus) == (True, "")
 
 
 def test_an_answer_that_ends_by_itself_and_has_no_limit() -> None:

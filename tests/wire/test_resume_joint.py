@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.wire.resume import Cut
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_joint import Joint
 
 LETTERS = st.text("ab", max_size=14)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headway.wire.resume import Cut, Tape
+from headway.wire.resume import Tape
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_ids import Frames
 from headway.wire.resume_splice import DONE, Manner, Splicer
 

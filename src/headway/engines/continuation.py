@@ -13,8 +13,9 @@ import msgspec
 
 from headway.wire import resume_body
 from headway.wire.body import Body
-from headway.wire.resume import Cut, Tape
+from headway.wire.resume import Tape
 from headway.wire.resume_body import CHAT, COMPLETIONS, Ask, Limits, Stops, Unresumable, Wants
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_splice import Manner
 from headway.wire.resume_whole import Form
 from headway.wire.spans import TooManyKeys

@@ -19,8 +19,9 @@ from headway.gateway.slots import Claim
 from headway.gateway.spool import Anteroom
 from headway.gateway.target import Target
 from headway.gateway.upstream import UpstreamConnection
-from headway.wire.resume import Cut, Tape
+from headway.wire.resume import Tape
 from headway.wire.resume_body import LimitReached
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_splice import Splicer
 from headway.wire.usage import Facts
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 OK: Final = OutcomeKind.OK
 AGAIN: Final = 4
-"""Tokens that may have to be generated again before there is something new: a character has so many. Text with broken
-characters can need many more, and its client would wait for each."""
+"""Tokens that may have to be generated again before there is something new: a character has so many. Where ids and text
+do not go together more may be needed, and the client would wait for each."""
 
 PREPARE_S: Final = 10.0
 """Patience with an engine that is asked what ids spell, or hands over KV: it takes milliseconds."""
@@ -242,8 +243,8 @@ class Continued(Attempt):
         self._errand = None
         self._ready, self._cut = found, found.cut
         self._behind = max(0, self.tape.generated - found.cut.count)
-        if self._behind > AGAIN and self._mover.hurried(self):
-            self.failed(OutcomeKind.CANCELLED, "too much would have to be said again")
+        if self._behind > self._mover.patience(self):
+            self.failed(OutcomeKind.CANCELLED, f"{self._behind} tokens would have to be said again")
             return
         score = self._mover.score
         self.splicer = Splicer(self.tape, found.cut, score.manner(), score.prompt_tokens)

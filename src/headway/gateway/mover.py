@@ -13,6 +13,7 @@ engines (`preparing`), and whether a move is a good idea (the brain).
 """
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Final
 
 from headway.core.commands import Dispatch, Migrate
@@ -21,7 +22,7 @@ from headway.core.ids import AttemptId
 from headway.core.outcome import OutcomeKind
 from headway.engines.continuation import Continuation, Way
 from headway.gateway.config import Moving
-from headway.gateway.continued import Continued
+from headway.gateway.continued import AGAIN, Continued
 from headway.gateway.head import RequestHead, ResponseHead
 from headway.gateway.preparing import Score, wants_running_usage
 from headway.gateway.slots import Claim
@@ -29,7 +30,8 @@ from headway.gateway.spool import Gathering, Spool
 from headway.gateway.target import Target
 from headway.runtime.clock import now
 from headway.wire import resume_body
-from headway.wire.resume import Cut, Tape
+from headway.wire.resume import Tape
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_ids import IdStripper, ids_edit
 from headway.wire.resume_splice import Splicer
 from headway.wire.resume_whole import Whole, streaming_edits
@@ -66,6 +68,9 @@ LOSSES: Final = frozenset({
 
 FINAL: Final = frozenset({OutcomeKind.CANCELLED, OutcomeKind.CLIENT_ERROR})
 """Failures of a continuation that no other replica would mend."""
+
+WANTED: Final = frozenset({"drain", "operator"})
+"""Reasons of people, who would rather have a client wait for a moment than the move not be made."""
 
 OK: Final = OutcomeKind.OK
 COMMENT: Final = b": waiting for a replica\n"
@@ -254,9 +259,18 @@ class Mover:
         self._arm(self._moving.warm_s if self.plain else self._moving.hold_s)
         target.prepare()
 
-    def hurried(self, target: Continued) -> bool:
-        """Whether its client had better stay where it is than wait for a cut. Not if its replica is to be emptied."""
-        return target is self._target and self._reason != "drain" and not self.plain
+    def patience(self, target: Continued) -> float:
+        """Tokens that may have to be said again before there is something new, while nobody speaks to the client: a few
+        or, where somebody wants the move for a reason of his own, as many as the time that is left for the cut allows.
+        Without bound where no other replica has it."""
+        if target is not self._target:
+            return math.inf
+        if self._reason not in WANTED and not self.plain:
+            return AGAIN
+        began, tokens = self._exchange.ticket.first_token_at, self.tape.generated
+        at = now()
+        left = (self._moving.warm_s if self.plain else self._moving.hold_s) - (at - self._since)
+        return max(AGAIN, left * tokens / max(at - began, 1e-6)) if began is not None else AGAIN
 
     def target_failed(self, target: Continued, kind: OutcomeKind, detail: str) -> None:
         """It said nothing to the client, and will not."""

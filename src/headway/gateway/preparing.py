@@ -8,8 +8,9 @@ from headway.engines.continuation import Continuation, Given, KvPull, Way, Words
 from headway.gateway.errand import Steps
 from headway.wire import resume_body
 from headway.wire.body import Body
-from headway.wire.resume import Cut, Tape
+from headway.wire.resume import Tape
 from headway.wire.resume_body import Ask, Stops, Unresumable
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_splice import Manner
 from headway.wire.spans import top_level
 
@@ -133,7 +134,7 @@ def _cut(score: Score, tape: Tape, place: Place) -> Steps[Cut]:
 
 def _by_ids(score: Score, tape: Tape, place: Place) -> Steps[Cut]:
     words = _words(score.continuation.detokenise)
-    search = tape.search(score.stops.hold, score.stops.back)
+    search = tape.search(score.stops.hold, score.stops.back, score.stops.lags)
     try:
         ids = next(search)
         while True:

@@ -1,27 +1,18 @@
-"""What one request has said so far, as its client saw it, and where a run on another replica may take over.
+"""What one request has said so far, as its client saw it.
 
-What lives here: the tape of a stream (`Tape`) and the choice of a prefix to replay (`Cut`). What must not: the body
-that asks another replica to go on (`resume_body`), what the client then sees (`resume_splice`), and when to do it.
+What lives here: the tape of a stream (`Tape`). What must not: where another replica may take over (`resume_cut`), the
+body that asks it to go on (`resume_body`), what the client then sees (`resume_splice`), and when to do it.
 
-A token is no text: it may end inside a character, and engines hold text back that may yet become a stop string. So the
-ids and the text of a stream are seldom at the same place. A prompt that ends inside a character makes engines leak
-pieces of the prompt or lose the character (vLLM 0.32, recorded). The cut is therefore the longest prefix of the ids
-whose own text is whole and agrees with what was sent; the rest is generated again or, where it is whole text that was
-merely held back, is said by us.
+The tape keeps which word came with which id, for ids and text of a stream are seldom at the same place.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Raw
 
+from headway.wire.resume_cut import Cut, Search, Told, search
 from headway.wire.resume_shapes import ABSENT, Chunk, Part
-
-REPLACEMENT = "\ufffd"
-"""What detokenisers write for bytes that are no character (yet)."""
-
-LONGEST_CHARACTER = 4
-"""Bytes of UTF-8: so many tokens at most are held back by a character that is not finished."""
 
 LONGEST_WORD = 80
 """Characters in which a word's start is looked for."""
@@ -29,22 +20,6 @@ LONGEST_WORD = 80
 _CHUNK = msgspec.json.Decoder(Chunk)
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EMPTY = frozenset({b"", b"null", b"[]", b'""'})
-
-Search = Generator[Sequence[int], str, "Cut"]
-"""Gives ids, wants their text, returns the cut: for callers whose detokeniser is on the other side of a network."""
-
-
-class Cut(msgspec.Struct, frozen=True):
-    """Where another replica takes over: `count` tokens are replayed, whose text is `text`.
-
-    `pending`: the end of `text` that was not sent yet (the engine held it back). `surplus`: what was sent beyond
-    `text`, and is generated again. At most one of the two is there.
-    """
-
-    count: int
-    text: str
-    pending: str = ""
-    surplus: str = ""
 
 
 class Tape:
@@ -59,8 +34,8 @@ class Tape:
     """
 
     __slots__ = (
-        "_parts", "_text", "done", "error", "finish_reason", "ids", "opened", "pinned", "prompt_ids", "prompt_tokens",
-        "reported", "sample", "steps", "totalled",
+        "_beyond", "_parts", "_text", "done", "error", "finish_reason", "ids", "opened", "pinned", "prompt_ids",
+        "prompt_tokens", "reported", "sample", "steps", "totalled",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -76,16 +51,16 @@ class Tape:
         self.sample = b""
         self.steps = 0
         self.totalled = False
-        self._text = ""
-        self._parts: list[str] = []
+        self._text = ""  # what was said before the parts
+        self._parts: list[
+            str
+        ] = []  # of the last ids, what was said as each came; of streams without ids, what was said
+        self._beyond = 0  # characters of the text that belong to the first of these ids
 
     @property
     def text(self) -> str:
         """All the client has been sent, in one string."""
-        if self._parts:
-            self._text = "".join((self._text, *self._parts))
-            self._parts.clear()
-        return self._text
+        return "".join((self._text, *self._parts))
 
     @property
     def ended(self) -> bool:
@@ -123,9 +98,18 @@ class Tape:
 
     def say(self, text: str, ids: Sequence[int] = ()) -> None:
         """Text that the client gets, and tokens that were generated, by whichever replica."""
-        if text:
+        if ids:
+            if not self.ids:
+                self._fold()
+            self._parts += [""] * (len(ids) - 1)
             self._parts.append(text)
-        self.ids += ids
+            self.ids += ids
+        elif self._parts and self.ids:
+            self._parts[-1] += text
+        elif self.ids:
+            self._text += text
+        elif text:
+            self._parts.append(text)
 
     def hear(self, text: str, token: int, data: bytes) -> None:
         """One event that says one token and nothing else, as whoever calls this knows without reading it."""
@@ -134,9 +118,12 @@ class Tape:
         self.steps += 1
         self.sample = data
 
-    def rewind(self, count: int) -> None:
+    def rewind(self, cut: Cut) -> None:
         """Forget the ids from here on: another replica generates from there. What was sent stays sent."""
-        del self.ids[count:]
+        if self.ids:
+            self._fold()
+        self._beyond = len(cut.surplus)
+        del self.ids[cut.count :]
 
     def fork(self) -> "Tape":
         """Another that has heard the same, and may be told something else from now on."""
@@ -153,12 +140,16 @@ class Tape:
         other.sample = self.sample
         other.steps = self.steps
         other.totalled = self.totalled
-        other._text = self.text
+        other._text = self._text
+        other._parts = self._parts.copy()
+        other._beyond = self._beyond
         return other
 
-    def replay_prefix(self, detokenise: Callable[[Sequence[int]], str], hold: int = 0, back: int = 0) -> Cut:
-        """The cut, where ids are told and a detokeniser is at hand. `hold`, `back`: see `search`."""
-        search = self.search(hold, back)
+    def replay_prefix(
+        self, detokenise: Callable[[Sequence[int]], str], hold: int = 0, back: int = 0, lags: bool = False
+    ) -> Cut:
+        """The cut, where ids are told and a detokeniser is at hand. See `search`."""
+        search = self.search(hold, back, lags)
         try:
             ids = next(search)
             while True:
@@ -167,34 +158,14 @@ class Tape:
             cut: Cut = found.value
             return cut
 
-    def search(self, hold: int = 0, back: int = 0) -> Search:
+    def search(self, hold: int = 0, back: int = 0, lags: bool = False) -> Search:
         """The longest prefix of the ids that is whole text and a prefix of what was sent, less `back` characters.
 
-        It may go beyond what was sent by up to `hold` characters: those that the engine holds back for stop strings.
-
-        Usually the first or second text decides. Where the engine's running text differs from that of the ids taken
-        together (broken characters), a binary search narrows down where they part, before the walk goes on from there.
+        `lags`: the engine holds back what may become a stop string. Then it may go beyond what was sent by up to `hold`
+        characters.
         """
-        sent = self.text
-        count = len(self.ids)
-        near = max(0, count - 2 * LONGEST_CHARACTER - back)
-        while count > 0:
-            found = _agree((yield self.ids[:count]), sent, count)
-            if found is not None and len(found.pending) <= hold and len(found.text) <= max(0, len(sent) - back) + hold:
-                return found
-            count -= 1
-            if count == near:
-                count = yield from self._last_agreeing(count, sent)
-        return Cut(0, "", surplus=sent)
-
-    def _last_agreeing(self, count: int, sent: str) -> Generator[Sequence[int], str, int]:
-        """Where the walk goes on: no prefix longer than this agrees with what was sent, but for an open character."""
-        low, high = 0, count
-        while low < high:
-            middle = (low + high + 1) // 2
-            text = _spaced((yield self.ids[:middle]), sent).rstrip(REPLACEMENT)
-            low, high = (middle, high) if sent.startswith(text) or text.startswith(sent) else (low, middle - 1)
-        return low
+        words = self._parts if self.ids else []
+        return search(Told(self.ids, self.text, words, self._beyond), hold, back, lags)
 
     def by_text(self, again: bool = False) -> Cut:
         """The cut where ids are not told: all that was sent. The count is that of events; whoever can ask the engine
@@ -214,6 +185,10 @@ class Tape:
         `stops` nobody knows: text that is held back comes in parts of tokens.
         """
         return not stops and count < self.steps
+
+    def _fold(self) -> None:
+        self._text = self.text
+        self._parts.clear()
 
     def _prompt(self, ids: list[int] | None) -> None:
         if ids is not None and self.prompt_ids is None:
@@ -243,18 +218,3 @@ class Tape:
 
 def _says(raw: Raw) -> bool:
     return raw is not ABSENT and bytes(raw) not in _EMPTY
-
-
-def _spaced(text: str, sent: str) -> str:
-    """Some tokenizers drop the blank before a first word when they see it alone; in its place it had one."""
-    return f" {text}" if sent.startswith(" ") and not text.startswith(" ") else text
-
-
-def _agree(text: str, sent: str, count: int) -> Cut | None:
-    """The cut after `count` ids, if their text is whole and agrees with what was sent."""
-    if text.endswith(REPLACEMENT):
-        return None
-    text = _spaced(text, sent)
-    if text.startswith(sent):
-        return Cut(count, text, pending=text[len(sent) :])
-    return Cut(count, text, surplus=sent[len(text) :]) if sent.startswith(text) else None

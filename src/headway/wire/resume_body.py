@@ -73,6 +73,11 @@ class Stops(msgspec.Struct, frozen=True):
         return 0 if self.shown or self.greedy else self.reach
 
     @property
+    def lags(self) -> bool:
+        """Whether text is held back at all."""
+        return bool(self.strings) and not self.shown
+
+    @property
     def again(self) -> bool:
         """Whether a cut by text should go back to a word's start, see `Tape.by_text`."""
         return bool(self.strings) and self.greedy

@@ -7,7 +7,7 @@ the engine would have held it. (Where the same is generated again, the cut lies 
 
 from collections.abc import Sequence
 
-from headway.wire.resume import Cut
+from headway.wire.resume_cut import Cut
 
 
 class Joint:

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from headway.wire.resume import Cut, Tape
+from headway.wire.resume import Tape
+from headway.wire.resume_cut import Cut
 from headway.wire.resume_ids import Frames
 from headway.wire.resume_joint import Joint
 
@@ -65,7 +66,7 @@ class Splicer:
         self._style: Event = msgspec.json.decode(tape.sample) if tape.sample else {}
         self._last: Event = {}
         self._chat = _is_chat(self._style)
-        tape.rewind(cut.count)
+        tape.rewind(cut)
 
     def feed(self, data: bytes) -> bytes:
         """The next piece of the continuation's stream."""
