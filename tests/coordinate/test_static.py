@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 from structlog.testing import capture_logs
 
 from headway.coordinate.static import Entry, Static, merged
@@ -94,3 +95,10 @@ def test_what_is_stated_wins() -> None:
 def test_what_is_left_open_is_as_detected() -> None:
     assert merged(Entry(URL), FOUND) == FOUND
     assert merged(Entry(URL, engine="vllm", model="m"), None).id == "a:1"
+
+
+def test_what_another_dialect_says_of_a_load_report_does_not_bind_the_stated_engine() -> None:
+    generic = msgspec.structs.replace(FOUND, engine="openai", metrics=False)
+    assert merged(Entry(URL, engine="vllm"), generic).metrics
+    assert not merged(Entry(URL, engine="vllm", metrics=False), generic).metrics
+    assert not merged(Entry(URL), generic).metrics

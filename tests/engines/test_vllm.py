@@ -129,7 +129,7 @@ def test_it_is_known_by_its_cards() -> None:
         2048,
     )
     assert (facts.kv_capacity_tokens, facts.metrics) == (1536, True)
-    assert VLLM.detect(answers).metrics is False
+    assert VLLM.detect(answers).metrics, "a page that is not there now may be there later: see observe.detect"
 
 
 def test_it_is_known_by_its_metrics_when_cards_are_guarded() -> None:

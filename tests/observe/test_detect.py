@@ -87,10 +87,12 @@ def test_a_dialect_sees_only_the_paths_it_asked_for(run: Run) -> None:
         (Reply(delay_s=None), True),  # cannot be had at the moment
         (Reply(status=500), True),
         (Reply(status=404), False),
-        (Reply(b"process_cpu_seconds_total 1.0\n"), False),  # --disable-log-stats
+        (Reply(status=401), False),
+        (Reply(b"process_cpu_seconds_total 1.0\n"), True),  # --disable-log-stats: an alarm, not a silence
+        (Reply(b"<html>warming up</html>"), True),
     ],
 )
-def test_a_load_report_that_fails_now_is_asked_for_later(run: Run, page: Reply, expected: bool) -> None:
+def test_a_load_report_that_fails_or_says_nothing_now_is_asked_for_later(run: Run, page: Reply, expected: bool) -> None:
     """Whoever was looked at while its report stalled was never asked for one again."""
     cards = Reply(b'{"data":[{"id":"m","owned_by":"vllm"}]}')
 

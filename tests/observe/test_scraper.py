@@ -12,7 +12,7 @@ from headway.engines import dcgm
 from headway.observe.config import ObserveConfig
 from headway.observe.pace import Pace
 from headway.observe.polling import Poller
-from headway.observe.scraper import Scraper
+from headway.observe.scraper import MUTE, NONE, Scraper
 from headway.runtime import clock
 from headway.runtime.http import client
 from tests.observe.fakes import LOAD, Log, Plain, engine, load, spec
@@ -88,9 +88,33 @@ def test_a_body_that_says_nothing_is_a_sample_of_unknowns_and_an_alarm(run: Run)
     with capture_logs() as logs:
         scraper, log, _ = scraping(run, [answers(Reply(b"<html>"))] * 5)
     assert [sample.running for sample in log.samples] == [None] * 5
-    assert [entry["gauge"] for entry in logs] == ["running"]
+    assert [(entry["event"], entry["detail"]) for entry in logs] == [(MUTE, "running")]
     assert scraper.reading is not None
     assert scraper.reading.missing == ("running",)
+    assert scraper.pace.interval_s == ObserveConfig().slowest_s, "asked seldom"
+
+
+def test_a_report_that_tells_something_after_all_is_news_when_it_is_mute_again(run: Run) -> None:
+    mute, good = answers(Reply(b"warming up")), answers(load(running=2))
+    with capture_logs() as logs:
+        scraper, log, _ = scraping(run, [mute, mute, good, mute, good])
+    assert [sample.running for sample in log.samples] == [None, None, 2, None, 2]
+    assert [entry["event"] for entry in logs] == [MUTE, MUTE]
+    assert scraper.pace.interval_s == ObserveConfig().interval_s
+
+
+@pytest.mark.parametrize("reply", [Reply(status=404), Reply(status=500), Reply(delay_s=None)])
+def test_a_report_that_cannot_be_had_for_long_is_one_alarm(run: Run, reply: Reply) -> None:
+    steps = [as_it_is, answers(reply), as_it_is, as_it_is, as_it_is]
+    config = ObserveConfig(timeout_s=0.01)
+    with capture_logs() as logs:
+        scraping(run, steps[:3], config=config)
+    assert not logs
+    with capture_logs() as logs:
+        scraper, _, _ = scraping(run, steps, config=config)
+    assert [entry["event"] for entry in logs] == [NONE]
+    assert "/stand-in: " in logs[0]["detail"]
+    assert scraper.alarms.total == 1
 
 
 def test_a_dialect_that_raises_costs_the_sample_and_not_the_scraper(run: Run) -> None:

@@ -96,8 +96,8 @@ def merged(entry: Entry, found: ReplicaSpec | None) -> ReplicaSpec:
     base = found or ReplicaSpec(id=ReplicaId(replica_name(entry.url)), url=entry.url)
     values: dict[str, Any] = {field: getattr(entry, field) for field in NOT_DETECTED}
     values |= {field: stated for field in DETECTED if (stated := getattr(entry, field))}
-    if entry.engine != AUTO:
-        values["engine"] = entry.engine
+    if entry.engine not in (AUTO, base.engine):
+        values |= {"engine": entry.engine, "metrics": True}  # what another dialect says of its load report is no news
     if entry.metrics is not None:
         values["metrics"] = entry.metrics
     model = entry.model or base.model

@@ -13,6 +13,9 @@ from headway.core.ids import ReplicaId
 from headway.core.replica import LoadSample
 from headway.engines.continuation import Continuation
 
+TOLD = ("kv_capacity_tokens", "kv_used_tokens", "kv_usage", "running", "waiting")
+"""What load reports are read for; a report with none of it may as well be another program's page."""
+
 NOWHERE = Continuation()
 """An engine that says nothing of how to continue: its requests stay where they are."""
 
@@ -44,11 +47,17 @@ class Reading(msgspec.Struct, frozen=True):
     started_at: float | None = None
     rejections_total: int | None = None
 
+    @property
+    def mute(self) -> bool:
+        """Whether it should have told the load, and told none of it."""
+        return bool(self.missing) and all(getattr(self.sample, field) is None for field in TOLD)
+
 
 class Facts(msgspec.Struct, frozen=True):
     """What detection learned about an engine at a URL. Empty or 0 where it did not say.
 
-    `models` are the names it answers to, the first one being its own; `metrics` tells whether it has a load report.
+    `models` are the names it answers to, the first one being its own. `metrics` is False where this engine says that it
+    has no load report; a report that says nothing, or cannot be had at the moment, is none of the dialect's business.
     """
 
     engine: str

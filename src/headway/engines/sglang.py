@@ -62,7 +62,7 @@ class Sglang(Dialect):
 
     name = "sglang"
     ports = (30000,)
-    polls = (Poll(LOADS), Poll(PAGE, unless=LOADS))
+    polls = (Poll(LOADS), Poll(PAGE, unless=LOADS, says=b'"loads"'))
     detect_paths = (cards.MODELS_PATH, SERVER, OLD_SERVER)
     heartbeat = b'"timestamp"'
     continuation = CONTINUATION

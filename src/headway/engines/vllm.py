@@ -91,7 +91,6 @@ class Vllm(Dialect):
             max_model_tokens=max((whole(card.get("max_model_len")) or 0 for card in models), default=0),
             kv_capacity_tokens=round(sum(_capacities(gauges).values())),
             precision=_precision(answers, models),
-            metrics=RUNNING.encode() in page,  # absent with --disable-log-stats, or behind another gateway
         )
 
     def read(

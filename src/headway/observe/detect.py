@@ -8,6 +8,7 @@ import msgspec
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 from headway.engines.base import Dialect, Facts
+from headway.observe.polling import ABSENT
 from headway.runtime.http import Answer, Client, Failure
 
 GENERIC = "openai"
@@ -44,13 +45,13 @@ async def detect(
     headers = {"authorization": f"Bearer {key}"} if key else {}
     got = await asyncio.gather(*(client.fetch(url + path, timeout_s=timeout_s, headers=headers) for path in paths))
     bodies = {p: a.body for p, a in zip(paths, got, strict=True) if isinstance(a, Answer) and a.status == 200}
-    failed = {p for p, a in zip(paths, got, strict=True) if isinstance(a, Failure) or a.status >= 500}
+    absent = {p for p, a in zip(paths, got, strict=True) if isinstance(a, Answer) and a.status in ABSENT}
     for dialect in ordered:
         facts = dialect.detect({path: bodies[path] for path in dialect.detect_paths if path in bodies})
         if facts is not None:
-            # a report that cannot be had at the moment is not one that there is none of
-            metrics = facts.metrics or any(poll.path in failed for poll in dialect.polls)
-            return _spec(url, replica_id, facts, metrics)
+            # a report that cannot be had or says nothing at the moment is not one that there is none of
+            wanted = {poll.path for poll in dialect.polls if not poll.optional}
+            return _spec(url, replica_id, facts, facts.metrics and not wanted <= absent)
     tried = dict(zip(paths, map(_said, got), strict=True))
     return Undetected(url, _shortened(tried), tuple(dialect.name for dialect in ordered))
 

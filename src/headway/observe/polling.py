@@ -16,12 +16,13 @@ ABSENT = frozenset({401, 403, 404, 405, 501})
 class Polled(msgspec.Struct, frozen=True):
     """What came of one round: bodies by path (none if only optional polls gave any, and not those a stand-in was needed
     for: they are no report, and must not be read as one without gauges), why the required polls failed, whether nobody
-    listens there, whether one was cut off."""
+    listens there, whether one was cut off, whether we failed (for lack of descriptors) rather than the engine."""
 
     answers: dict[str, bytes]
     errors: tuple[str, ...]
     refused: bool
     cut: bool
+    ours: bool = False
 
 
 class Poller:
@@ -58,6 +59,7 @@ class Poller:
             errors=tuple(failed),
             refused=any(isinstance(a, Failure) and a.kind is FailureKind.REFUSED for a in got.values()),
             cut=any(isinstance(a, Answer) and a.cut for a in got.values()),
+            ours=any(isinstance(a, Failure) and a.kind is FailureKind.OURS for a in got.values()),
         )
 
     async def _ask(self, polls: list[Poll], at: float, got: dict[str, Answer | Failure]) -> None:

@@ -26,6 +26,10 @@ log = structlog.get_logger(__name__)
 FROZEN = "the load report does not change any more"
 CUT = "the load report is longer than the cap and was cut"
 UNREADABLE = "the dialect failed on a load report"
+MUTE = "the load report tells nothing of the load, and is not read as zero"
+NONE = "no load report can be had"
+PATIENCE = 3
+"""So many rounds in a row without a report are told of; one or two are an engine that starts."""
 
 
 class Scraper:
@@ -81,7 +85,9 @@ class Scraper:
         self.scrapes += 1
         self.error = "; ".join(polled.errors)
         reading = self._read(polled, taken_at)
-        self._rest_s = self.pace.after(self.took_s, reading is not None and not polled.cut)
+        self._rest_s = self.pace.after(self.took_s, reading is not None and not polled.cut and not reading.mute)
+        if not (polled.refused or polled.ours):  # who is gone is the prober's news
+            self._note(NONE, not polled.answers, self.pace.failures >= PATIENCE)
         if reading is None:
             self.failures += 1
             if polled.refused:
@@ -110,7 +116,9 @@ class Scraper:
             log.info("an engine was started anew", replica=self.spec.id)
             self.alarms.forget()
             self.on_boot()
-        self.alarms.check(reading.missing)
+        self._note(MUTE, reading.mute, detail=", ".join(reading.missing))
+        if not reading.mute:
+            self.alarms.check(reading.missing)
         sample = msgspec.structs.replace(reading.sample, interval_s=self.pace.interval_s, boot=self.boots.count)
         if memory := dcgm.memory(self._devices(), self.spec.labels):
             sample = msgspec.structs.replace(sample, device_free_bytes=memory[0], device_total_bytes=memory[1])
@@ -121,8 +129,8 @@ class Scraper:
         beating = [page for page in answers.values() if self.dialect.heartbeat and self.dialect.heartbeat in page]
         return bool(beating) and self._still.unchanged_s(b"".join(beating), at) >= self._config.frozen_s
 
-    def _note(self, what: str, now: bool) -> None:
-        if now:
-            self.alarms.trouble(what)
-        else:
+    def _note(self, what: str, now: bool, long_enough: bool = True, detail: str = "") -> None:
+        if not now:
             self.alarms.over(what)
+        elif long_enough:
+            self.alarms.trouble(what, detail or self.error)
