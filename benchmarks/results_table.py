@@ -35,7 +35,7 @@ def of(runs: Sequence[Run], policy: str) -> list[RunResult]:
     return sorted((run.result for run in runs if run.result.policy == policy), key=lambda result: result.seed)
 
 
-def point_table(point: Point, runs: Sequence[Run], ours: str, limit: float) -> str:
+def point_table(point: Point, runs: Sequence[Run], ours: str, limit: float | None) -> str:
     """Every policy at one point, best first."""
     names = sorted({run.result.policy for run in runs}, key=lambda name: (-share(runs, name), name))
     lines = [_title(point, runs, limit), "", _HEAD, "|---" * (_HEAD.count("|") - 1) + "|"]
@@ -44,7 +44,12 @@ def point_table(point: Point, runs: Sequence[Run], ours: str, limit: float) -> s
     return "\n".join(lines) + "\n"
 
 
-def _title(point: Point, runs: Sequence[Run], limit: float) -> str:
+def limit_words(limit: float | None) -> str:
+    """The share that the programme allows, in words."""
+    return "Linear-programming bound: " + ("not worked out" if limit is None else f"{limit:.3f}")
+
+
+def _title(point: Point, runs: Sequence[Run], limit: float | None) -> str:
     pools = ", ".join(
         f"{pool.count} x {pool.model} on {pool.tensor_parallel_size} x {pool.gpu}"
         + (f" ({pool.kv_tokens:,} KV tokens)" if pool.kv_tokens else "")
@@ -55,7 +60,7 @@ def _title(point: Point, runs: Sequence[Run], limit: float) -> str:
     return (
         f"### {point.name}\n\n{point.why.capitalize()}. Trace {point.trace}; {pools}; load "
         f"{', '.join(f'{load:g}' for load in loads)}; about {requests:,} counted requests per seed. "
-        f"TPOT objective {point.slo.tpot_s * 1e3:.0f} ms. Linear-programming bound: {limit:.3f}."
+        f"TPOT objective {point.slo.tpot_s * 1e3:.0f} ms. {limit_words(limit)}."
     )
 
 
@@ -123,7 +128,7 @@ def goals(point: Point, runs: Sequence[Run], ours: str, bound: str) -> list[tupl
 def document(
     points: Sequence[Point],
     found: Mapping[str, Sequence[Run]],
-    limits: Mapping[str, float],
+    limits: Mapping[str, float | None],
     ours: str,
     bound: str,
     took_s: float,

@@ -41,7 +41,9 @@ _SPARE = 1e-6
 _TOUCH = 1e-9
 """Of a bucket a window may have less than this share without having any: less than the solver's tolerance."""
 
-_BUCKETS = 400
+BUCKETS = 400
+"""So many are told apart, unless a quarter of a second is longer."""
+
 _LEAST_BUCKET_S = 0.25
 _BLOCKS_PER_WINDOW = 8
 _LONGER = (0.0, 0.5, 0.8)
@@ -85,12 +87,18 @@ class Grid:
         return first // self.spread, last // self.spread
 
 
-def lp_goodput_bound(demands: Demands, kinds: Sequence[ReplicaKind], bucket_s: float = 0.0, spread: int = 0) -> Bound:
-    """The bound. Prompts are placed in buckets of `bucket_s` seconds, outputs in blocks of `spread` buckets: finer is
-    tighter and slower (0: 400 buckets of a quarter of a second or more; blocks of an eighth of the mean window)."""
+def lp_goodput_bound(
+    demands: Demands, kinds: Sequence[ReplicaKind], bucket_s: float = 0.0, spread: int = 0, buckets: int = BUCKETS
+) -> Bound:
+    """The bound. Prompts are placed in buckets of `bucket_s` seconds (0: as many as `buckets`, each of a quarter of a
+    second or more), outputs in blocks of `spread` buckets (0: an eighth of the mean window): finer is tighter as
+    a rule, and slower.
+
+    However coarse, it stays a bound: a schedule that fits into two buckets fits into the one that both are, whose
+    time, steps and windows are theirs together."""
     if not len(demands) or not kinds:
         return Bound(0, 0.0, 0, 0)
-    grid, programme = _grid(demands, bucket_s, spread), Programme()
+    grid, programme = _grid(demands, bucket_s, spread, buckets), Programme()
     served = [_Fleet(programme, demands, kind, grid).served for kind in kinds]
     for choices in zip(*served, strict=True):
         open_ = [variable for variable in choices if variable >= 0]
@@ -101,10 +109,10 @@ def lp_goodput_bound(demands: Demands, kinds: Sequence[ReplicaKind], bucket_s: f
     return Bound(good, relaxed, programme.variables, programme.constraints)
 
 
-def _grid(demands: Demands, bucket_s: float, spread: int) -> Grid:
+def _grid(demands: Demands, bucket_s: float, spread: int, buckets: int) -> Grid:
     until = demands.until_s
     begin, end = float(demands.arrival_s.min()), float(until.max())
-    width = bucket_s or max(_LEAST_BUCKET_S, (end - begin) / _BUCKETS)
+    width = bucket_s or max(_LEAST_BUCKET_S, (end - begin) / buckets)
     window = float((until - demands.arrival_s).mean())
     spread = spread or max(1, int(window / _BLOCKS_PER_WINDOW / width))
     return Grid(begin, width, spread * (int((end - begin) / width / spread) + 1), spread)

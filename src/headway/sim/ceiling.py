@@ -14,7 +14,7 @@ import numpy as np
 
 from headway.perfmodel.jump import Stepping
 from headway.perfmodel.steptime import Batch
-from headway.sim.bounds import Bound, lp_goodput_bound
+from headway.sim.bounds import BUCKETS, Bound, lp_goodput_bound
 from headway.sim.ideal import Demands, ReplicaKind, kind_of
 from headway.sim.prefixes import prefixes
 from headway.sim.prompt import Prompt, prompts
@@ -50,14 +50,16 @@ def ceiling(
     requests: Sequence[Request],
     seed: int,
     known: Sequence[Prompt] | None = None,
+    buckets: int = BUCKETS,
 ) -> Bound:
-    """At most how many of the counted requests can be served well. `known`: prompts worked out before."""
+    """At most how many of the counted requests can be served well. `known`: prompts worked out before. `buckets`: into
+    how many pieces time is cut; with fewer it stays a bound, looser as a rule and found much sooner."""
     truth = scenario.truth
     found = known or prompts(requests, 16, truth.bytes_per_token, truth.byte_noise)
     demands = _demands(scenario, requests, found)
     jitter = _JITTER if truth.step_jitter else 1.0
     pools = groupby(grounds(scenario, seed), key=lambda ground: id(ground.pool))
-    return lp_goodput_bound(demands, [_together(list(pool), jitter) for _, pool in pools])
+    return lp_goodput_bound(demands, [_together(list(pool), jitter) for _, pool in pools], buckets=buckets)
 
 
 def _demands(scenario: Scenario, requests: Sequence[Request], found: Sequence[Prompt]) -> Demands:
