@@ -28,6 +28,9 @@ def test_flags_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["--model", "llama-3.1-9b"], "llama-3.1-8b"),
         (["--gpu", "h100-81gb"], "h100-80gb"),
+        (["--kv-tokens", "1000", "--max-model-len", "8192"], "leave --max-model-len out"),
+        (["--time-scale", "nan"], "--time-scale nan is not between 0.001 and 10,000"),
+        (["--host", "nosuch.invalid"], "name an address of this machine with --host"),
         (["--model", "llama-3.1-70b", "--gpu", "l4"], "headway memory --model llama-3.1-70b --gpu l4 --gpus-needed"),
     ],
 )

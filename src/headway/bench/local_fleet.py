@@ -88,13 +88,14 @@ def _start_replica(plan: FleetPlan, replica: EmulatedReplica, children: Children
         "--model": plan.model,
         "--gpu": replica.gpu,
         "--time-scale": str(plan.time_scale),
-        "--max-model-len": str(plan.longest),
         "--host": HOST,
         "--port": "0",
         "--ready-file": str(ready),
     }
     if replica.kv_tokens:
         options["--kv-tokens"] = str(replica.kv_tokens)
+    if not 0 < replica.kv_tokens < plan.longest:  # a smaller pool bounds the context by itself
+        options["--max-model-len"] = str(plan.longest)
     flat = [word for pair in options.items() for word in pair]
     children.start(replica.name, "emulate", *flat, "--exit-with-parent", "--enable-prompt-tokens-details")
     return ready

@@ -1,12 +1,13 @@
 """`headway emulate`: one inference engine without a GPU. Flags are named as vLLM's where vLLM has them."""
 
+import errno
 from typing import Annotated, Any
 
 import typer
 
 from headway.cli.console import fail
 from headway.emulator import EmulatorConfig, serve
-from headway.emulator.config import DoesNotFit
+from headway.emulator.config import DoesNotFit, TooLong
 from headway.perfmodel.catalogue import UnknownName
 from headway.telemetry.logs import configure
 
@@ -52,11 +53,16 @@ def command(
         fail(str(error), "`headway check --list` names every model and GPU")
     except DoesNotFit as error:
         fail(str(error), f"headway memory --model {model} --gpu {gpu} --gpus-needed says how many would do")
+    except TooLong as error:
+        fail(str(error), "leave --max-model-len out to have as long a context as there is room for")
     except ValueError as error:  # impossible sizes: the message says which
         fail(str(error))
     except OSError as error:
         if error.filename is not None:
             fail(f"cannot write {error.filename}: {error.strerror}", "name another file with --ready-file")
-        fail(f"cannot listen on {host}:{port}: {error.strerror or error}", "choose another --port; 0 takes a free one")
+        step = "name an address of this machine with --host"
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            step = "choose another --port; 0 takes a free one"
+        fail(f"cannot listen on {host}:{port}: {error.strerror or error}", step)
     finally:
         logs.close()

@@ -18,8 +18,33 @@ ORDINARY = (256, 2048)
 """(max_num_seqs, max_num_batched_tokens) that vLLM's server chooses for large cards and for others."""
 
 
+MOST = 2**31 - 1
+MOST_BLOCKS = 8_000_000
+"""A pool of so many blocks takes about a gigabyte here; 128 million tokens are more than any one engine holds."""
+
+BOUNDS: dict[str, tuple[float, float]] = {
+    "tensor_parallel_size": (1, 1024),
+    "time_scale": (1e-3, 10_000),
+    "port": (0, 65535),
+    "control_port": (-1, 65535),
+    "kv_tokens": (0, MOST),
+    "max_num_seqs": (0, MOST),
+    "max_num_batched_tokens": (0, MOST),
+    "max_model_len": (0, MOST),
+    "max_num_queued_reqs": (0, MOST),
+    "gpu_memory_utilization": (0.01, 1),
+    "block_size": (1, 1024),
+    "step_noise": (0, 1),
+}
+"""Field -> the least and the most."""
+
+
 class DoesNotFit(ValueError):
     """The model leaves no room for a KV cache on these cards; the message has the sum."""
+
+
+class TooLong(ValueError):
+    """The context that was asked for is longer than the model's, or than the KV pool holds."""
 
 
 class EmulatorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,11 +106,10 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 def machine(config: EmulatorConfig) -> Machine:
-    """Look everything up and do the sums. Raises UnknownName, DoesNotFit, or ValueError for impossible sizes."""
+    """Look everything up, do the sums. Raises UnknownName, DoesNotFit, TooLong, or ValueError for impossible sizes."""
+    _check(config)
     model, gpu = catalogue.model(config.model), catalogue.gpu(config.gpu)
     precision = catalogue.precision(config.quantization or config.dtype, model)
-    if config.time_scale <= 0 or config.tensor_parallel_size < 1 or config.block_size < 1:
-        raise ValueError("time_scale, tensor_parallel_size and block_size must be positive")
     seqs, batched = ROOMY if gpu.roomy else ORDINARY
     seqs, batched = config.max_num_seqs or seqs, config.max_num_batched_tokens or batched
     plan = memory.plan(
@@ -103,10 +127,31 @@ def machine(config: EmulatorConfig) -> Machine:
     blocks = (config.kv_tokens or plan.kv_tokens) // config.block_size
     if not blocks:
         raise DoesNotFit(_shortage(config, plan))
-    length = min(config.max_model_len or model.max_position, blocks * config.block_size)
+    if blocks > MOST_BLOCKS:
+        raise ValueError(f"{blocks:,} KV blocks are more than {MOST_BLOCKS:,}: lower --kv-tokens or raise --block-size")
+    length = _length(config, model, blocks * config.block_size)
     sizes = EngineConfig(blocks, config.block_size, seqs, batched, length, config.enable_prefix_caching)
     steps = StepModel(model, gpu, precision=precision, tp=config.tensor_parallel_size, kv_dtype=config.kv_cache_dtype)
     return Machine(model, gpu, precision, plan, sizes, steps)
+
+
+def _check(config: EmulatorConfig) -> None:
+    for field, (least, most) in BOUNDS.items():
+        value = getattr(config, field)
+        if not least <= value <= most:  # NaN neither
+            raise ValueError(f"--{field.replace('_', '-')} {value} is not between {least:g} and {most:,}")
+    if 0 < config.kv_tokens < config.block_size:
+        raise ValueError(f"--kv-tokens {config.kv_tokens} is less than one block of {config.block_size} (--block-size)")
+
+
+def _length(config: EmulatorConfig, model: Architecture, pool: int) -> int:
+    """The longest context: what was asked for, which vLLM refuses to cut, else as much of the model's as fits."""
+    asked, own = config.max_model_len, model.max_position
+    if asked > own:
+        raise TooLong(f"--max-model-len {asked} is more than the {own:,} tokens {config.model} was made for")
+    if asked > pool:
+        raise TooLong(f"--max-model-len {asked} is more than the KV pool of {pool:,} tokens holds of one request")
+    return asked or min(own, pool)
 
 
 def _shortage(config: EmulatorConfig, plan: MemoryPlan) -> str:

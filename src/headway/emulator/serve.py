@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import structlog
 import uvicorn
 import uvloop
 from starlette.types import ASGIApp
@@ -26,6 +27,8 @@ from headway.emulator.faults import Fault, FaultKind
 from headway.emulator.service import Service
 from headway.runtime.parent import parent_gone
 from headway.runtime.tasks import TaskSet
+
+log = structlog.get_logger(__name__)
 
 KEEP_ALIVE_S = 5  # uvicorn's and vLLM's default: idle connections are closed after it
 LAST_WORDS_S = 0.2  # a dead engine's API server lives on long enough to answer what was running
@@ -130,7 +133,11 @@ class Process:
 def serve(config: EmulatorConfig) -> None:
     """Run one engine until it is stopped. Raises UnknownName, DoesNotFit or ValueError before it listens, OSError if
     the port is taken; exits with 1 after the engine died."""
-    process = Process(config, machine(config))
+    built = machine(config)
+    length, own = built.sizes.max_model_len, built.model.max_position
+    if not config.max_model_len and length < own:
+        log.warning("the context is cut to what the KV pool holds", max_model_len=length, model_has=own)
+    process = Process(config, built)
     code = uvloop.run(process.run())
     if code:
         raise SystemExit(code)
