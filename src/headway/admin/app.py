@@ -27,6 +27,7 @@ PAGE_HEADERS = {
 }
 
 REGISTER = '{"url": "http://10.0.0.7:8000"}'
+REMOVE = "Forget a replica; answers that have begun go on, requests without a first byte go elsewhere."
 MIGRATE = '{"to": "10.0.0.7:8000"}'
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -64,7 +65,7 @@ class _Handlers:
         """Every route there is: the guard's test and the OpenAPI page walk this table."""
         table: list[tuple[Operation, Handler]] = [
             (Operation("GET", "/healthz", "The process is alive.", token=False), self.healthz),
-            (Operation("GET", "/readyz", "New clients are welcome; 503 while draining.", token=False), self.readyz),
+            (Operation("GET", "/readyz", "New clients are welcome; else 503 and why not.", token=False), self.readyz),
             (Operation("GET", "/metrics", "Prometheus metrics.", media="text/plain"), self.metrics),
             (Operation("GET", "/fleet", "Every replica: load, headroom, sample age, health; the queue."), self.fleet),
             (Operation("GET", "/requests", "The most recent decisions."), self.requests),
@@ -78,10 +79,7 @@ class _Handlers:
             ),
             (Operation("GET", "/replicas", "Registered replicas."), self.replicas),
             (Operation("POST", "/replicas", "Register a replica.", NewReplica, REGISTER, status=201), self.add),
-            (
-                Operation("DELETE", "/replicas/{id:path}", "Forget a replica; what runs there is cut.", status=204),
-                self.remove,
-            ),
+            (Operation("DELETE", "/replicas/{id:path}", REMOVE, status=204), self.remove),
             (Operation("POST", "/replicas/{id:path}/drain", "Send no new requests there."), self.drain),
             (Operation("POST", "/replicas/{id:path}/undrain", "Send new requests there again."), self.undrain),
             (Operation("GET", "/openapi.json", "This description."), self.openapi),
