@@ -6,7 +6,7 @@ import pytest
 
 from headway.perfmodel import catalogue, memory
 from headway.perfmodel.gpus import GIB
-from headway.perfmodel.quantisation import SCHEMES, of_config, of_name, scheme, spared
+from headway.perfmodel.quantisation import SCHEMES, UnknownFormat, kv_of_config, of_config, of_name, scheme, spared
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,105 @@ def test_copies_are_known_by_name(name: str, base: str, precision: str) -> None:
         ({"quant_method": "mxfp4"}, "mxfp4"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
         ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8"),
-        ({"quant_method": "somebody's"}, ""),
         ({"quant_method": "compressed-tensors"}, "int8"),
+        ({"quant_method": "gptq", "bits": 2, "group_size": 64}, "int2_g64"),
+        ({"quant_method": "gptq", "bits": 3}, "int3_g128"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 32}, "int4_g32"),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, "int8_channel"),
+        ({"quant_method": "awq", "bits": 8, "group_size": 128}, "gptq_int8"),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 128}, "int4"),
+        ({"quant_method": "intel/auto-round", "bits": 4, "group_size": 128}, "int4"),
+        ({"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp4"}, "mxfp4_all"),
+        ({"quant_method": "auto-round", "bits": 4, "data_type": "nv_fp"}, "nvfp4"),
+        ({"quant_method": "auto-round", "bits": 8, "data_type": "fp8"}, "fp8"),
+        ({"quant_method": "modelopt", "quantization": {"quant_algo": "NVFP4"}}, "nvfp4"),
+        ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}, "fp8"),
+        ({"quant_method": "modelopt_mxfp8", "quant_algo": "MXFP8"}, "mxfp8"),
+        ({"quant_method": "modelopt_fp4"}, "nvfp4"),
+        ({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4, "group_size": 64}}}, "int4_g64"),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Int4WeightOnlyConfig"}}}, "int4"),
+        ({"quant_method": "torchao", "quant_type": {"default": {"_type": "Float8WeightOnlyConfig"}}}, "fp8"),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3"}}}, "fp8"),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "int8"}}}, "int8"),
+        (
+            {"quant_method": "quark", "global_quant_config": {"weight": [{"dtype": "fp4", "group_size": 32}]}},
+            "mxfp4_all",
+        ),
+        ({"quant_method": "fbgemm_fp8"}, "fp8"),
+        ({"quant_method": "experts_int8"}, "experts_int8"),
     ],
 )
 def test_configs(config: dict[str, Any], name: str) -> None:
     assert of_config({"quantization_config": config} if config else {}) == name
     assert of_config({"text_config": {"quantization_config": config}}) == name
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"quant_method": "zzz"}, "quant_method 'zzz' is not known; known: auto_round, awq"),
+        *(({"quant_method": name}, f"quant_method '{name}'") for name in ("aqlm", "exl2", "eetq", "bitnet")),
+        ({"quant_method": "gptq", "bits": 9}, "GPTQ with bits = 9 is not known: 2 or 3 or 4 or 8"),
+        ({"quant_method": "gptq", "bits": True}, "bits = True"),
+        ({"quant_method": "awq", "bits": 4, "group_size": 0}, "AWQ with group_size = 0"),
+        ({"quant_method": "auto-round", "data_type": "odd"}, "auto-round with data_type 'odd'"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "quant_algo 'MIXED_PRECISION'"),
+        ({"quant_method": "torchao", "quant_type": "odd"}, "torchao's 'odd'"),
+        ({"quant_method": "quark"}, "Quark's weights of type ''"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "a": {"weights": {"num_bits": 8, "type": "float"}},
+                    "b": {"weights": {"num_bits": 4, "type": "float", "group_size": 16}},
+                },
+            },
+            r"groups of several formats \(fp8, nvfp4\)",
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"a": {"weights": {"num_bits": 6, "type": "float"}}},
+            },
+            "6",
+        ),
+        ([1], "not an object"),
+        ("awq", "not an object"),
+    ],
+)
+def test_formats_that_are_not_known_are_refused(config: Any, words: str) -> None:
+    with pytest.raises(UnknownFormat, match=words):
+        of_config({"quantization_config": config})
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({}, ("", 0)),
+        ({"quant_method": "fp8"}, ("", 0)),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": None}, ("", 0)),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}, ("fp8", 15)),
+        ({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}, ("fp8", 14)),
+        ({"quant_method": "modelopt", "kv_cache_quant_algo": "odd"}, ("", 0)),
+        ({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}, ("fp8", 14)),
+        ({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "int"}}, ("", 0)),
+        ({"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "NVFP4"}}, ("nvfp4", 14)),
+    ],
+)
+def test_the_cache_that_a_checkpoint_asks_for(config: dict[str, Any], found: tuple[str, int]) -> None:
+    assert kv_of_config({"quantization_config": config}) == found
+
+
+def test_packed_integers_of_any_width_and_group() -> None:
+    four, three, wide = (scheme(name) for name in ("int4_g32", "int3_g128", "w8a16_channel"))
+    assert four
+    assert three
+    assert wide
+    assert four.bytes_per_parameter == pytest.approx(0.5 + 2.5 / 32)
+    assert three.bytes_per_parameter == pytest.approx(3 / 8 + (2 + 3 / 8) / 128)
+    assert wide.bytes_per_parameter == pytest.approx(1.0, abs=0.001)
+    assert catalogue.precision("int4_g32") == "int4_g32"
+    assert scheme("int9_g32") is None
 
 
 @pytest.mark.parametrize(
@@ -87,6 +179,11 @@ def test_configs(config: dict[str, Any], name: str) -> None:
         ({"num_bits": 4, "type": "float"}, "nvfp4"),
         ({"num_bits": 8, "type": "int"}, "int8"),
         ({"num_bits": 4, "type": "int"}, "w4a16"),
+        ({"num_bits": 4, "type": "int", "group_size": 32, "strategy": "group"}, "w4a16_g32"),
+        ({"num_bits": 8, "type": "int", "group_size": 128, "strategy": "group"}, "w8a16_g128"),
+        ({"num_bits": 4, "type": "int", "group_size": 128, "symmetric": False}, "int4"),
+        ({"num_bits": 4, "type": "float", "group_size": 32}, "mxfp4_all"),
+        ({"num_bits": 8, "type": "float", "group_size": 32, "strategy": "group"}, "mxfp8"),
     ],
 )
 def test_compressed_tensors(weights: dict[str, Any], name: str) -> None:
