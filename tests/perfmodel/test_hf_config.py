@@ -1,10 +1,12 @@
 """A config.json becomes an architecture, in the spellings of many families."""
 
+import json
 from typing import Any
 
 import pytest
 
-from headway.perfmodel.hf_config import ConfigError, read
+from headway.perfmodel.hf_config import ConfigError, decode, read
+from headway.perfmodel.kv import kv_bytes_per_token
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -49,6 +51,14 @@ def test_missing_fields_are_named() -> None:
         ({"num_experts": 8, "moe_layer_freq": "often"}, "invalid literal"),
         ({"linear_num_value_heads": 4, "layer_types": ["linear_attention"] * 32}, "no linear_num_key_heads"),
         ({"num_attention_heads": "many"}, "num_attention_heads is 'many'"),
+        ({"model_type": "bert"}, "bert: an encoder"),
+        ({"model_type": "xlm-roberta"}, "xlm-roberta: an encoder"),
+        ({"model_type": "t5"}, "t5: encoder-decoder models"),
+        ({"use_cla": True}, "caches that layers share"),
+        ({"num_query_heads": [12, 16]}, "layers of different sizes"),
+        ({"quantization_config": {"quant_method": "zzz"}}, "quant_method 'zzz' is not known"),
+        ({"hybrid_override_pattern": "M*-X"}, "hybrid_override_pattern has 'X'"),
+        ({"layer_types": ["full_attention"] * 3}, "kinds of 3 layers, and has 32"),
     ],
 )
 def test_what_cannot_be_read_is_refused(more: dict[str, Any], words: str) -> None:
@@ -174,3 +184,102 @@ def test_what_a_nested_file_spares_is_seen() -> None:
     model = read("x", {"model_type": "y", "text_config": LLAMA | {"quantization_config": said}})
     assert model.quantisation == "nvfp4"
     assert "qkv" in model.kept
+
+
+def nested(outer: str, vision: dict[str, Any] | None = None, **text: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"model_type": outer, "text_config": text}
+    return found | ({"vision_config": vision} if vision else {})
+
+
+CLIP = {"hidden_size": 1024, "image_size": 336, "intermediate_size": 4096, "num_hidden_layers": 24, "patch_size": 14}
+
+
+@pytest.mark.parametrize(
+    ("config", "gigabytes", "kv_bytes"),
+    [
+        (
+            nested("gemma3", model_type="gemma3_text", hidden_size=2560, intermediate_size=10240, num_hidden_layers=34),
+            7.76,
+            139264,
+        ),
+        (nested("llava", CLIP, model_type="llama", vocab_size=32064, max_position_embeddings=4096), 14.13, 524288),
+        (nested("llava", CLIP, vocab_size=32064), 14.13, 524288),  # not even a model_type
+        (nested("llava_next", CLIP, model_type="mistral", vocab_size=32064, sliding_window=None), 15.14, 131072),
+        (nested("qwen2_audio", model_type="qwen2", intermediate_size=11008, vocab_size=156032), 15.51, 524288),
+        (
+            nested(
+                "llava",
+                {"model_type": "pixtral", "image_size": 1024, "patch_size": 16, "hidden_act": "silu"},
+                model_type="mistral",
+                head_dim=128,
+                hidden_size=5120,
+                num_hidden_layers=40,
+                vocab_size=131072,
+                sliding_window=None,
+            ),
+            25.6,
+            163840,
+        ),
+    ],
+)
+def test_nested_files_leave_out_what_their_class_knows(config: dict[str, Any], gigabytes: float, kv_bytes: int) -> None:
+    model = read("x", config)
+    assert 2 * model.parameters / 1e9 == pytest.approx(gigabytes, rel=0.01)
+    assert kv_bytes_per_token(model) == kv_bytes
+
+
+def test_files_that_are_not_nested_name_their_sizes() -> None:
+    with pytest.raises(ConfigError, match="no num_attention_heads"):
+        read("x", {name: value for name, value in LLAMA.items() if name != "num_attention_heads"})
+
+
+@pytest.mark.parametrize(
+    ("config", "gigabytes", "kv_bytes"),
+    [
+        (
+            {"model_type": "falcon", "hidden_size": 8192, "num_hidden_layers": 60, "num_attention_heads": 128}
+            | {"num_kv_heads": 8, "multi_query": True, "new_decoder_architecture": True, "vocab_size": 65024},
+            82.6,
+            122_880,
+        ),
+        (
+            {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "vocab_size": 100352}
+            | {"max_seq_len": 32768, "attn_config": {"kv_n_heads": 8}, "tie_word_embeddings": False}
+            | {"ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}},
+            263.2,
+            163_840,
+        ),
+        (
+            {"model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32, "vocab_size": 50432}
+            | {"expansion_ratio": 4, "attn_config": {"attn_type": "multiquery_attention"}},
+            11.22,
+            16_384,
+        ),
+        (
+            {"model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32}
+            | {"num_attention_heads": 32, "vocab_size": 151936, "tie_word_embeddings": False},
+            15.44,
+            524_288,
+        ),
+        (
+            {"model_type": "phi3small", "hidden_size": 4096, "ff_intermediate_size": 14336, "num_hidden_layers": 32}
+            | {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 100352},
+            14.78,
+            131_072,
+        ),
+    ],
+)
+def test_families_with_words_of_their_own(config: dict[str, Any], gigabytes: float, kv_bytes: int) -> None:
+    model = read("x", config)
+    assert 2 * model.parameters / 1e9 == pytest.approx(gigabytes, rel=0.005)
+    assert kv_bytes_per_token(model) == kv_bytes
+
+
+def test_windows_of_mimo_are_listed() -> None:
+    model = read("x", LLAMA | {"hybrid_layer_pattern": [0, 1, 1, 1] * 8, "sliding_window": 128})
+    assert (model.full_layers, model.window_layers) == (8, 24)
+
+
+def test_types_as_pytorch_prints_them_and_files_with_a_mark() -> None:
+    assert read("x", LLAMA | {"torch_dtype": "torch.float16"}).dtype == "float16"
+    assert decode(b"\xef\xbb\xbf" + json.dumps(LLAMA).encode()) == LLAMA

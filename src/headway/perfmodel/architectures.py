@@ -110,6 +110,16 @@ class Vision(msgspec.Struct, frozen=True):
     copied: bool = False
 
 
+class Context(msgspec.Struct, frozen=True):
+    """Lengths in tokens: `longest` that the file allows, `before` the longest in versions before 0.30 (YaRN), `start`
+    what newer versions begin with unasked (LongRoPE). `open_ended`: the file names none, and any may be asked for."""
+
+    longest: int
+    before: int
+    start: int
+    open_ended: bool = False
+
+
 class Architecture(msgspec.Struct, frozen=True):
     """A decoder-only model.
 
@@ -120,6 +130,8 @@ class Architecture(msgspec.Struct, frozen=True):
     `rope_elements`: cosines and sines that engines keep, one row per position. `vision`: a tower beside the text model.
     `other_parameters`: not matrices of layers (embeddings per layer). `quantisation`: of the checkpoint ("" = none), a
     name of `quantisation`, and `kept` what its names of tensors begin with that stay in 16 bits all the same.
+    `kv_dtype`: of the cache as the checkpoint asks for it, which versions from 0.`kv_since` on obey. `context`: longest
+    contexts by version, None where `max_position` is all there is to say.
     """
 
     id: str
@@ -151,6 +163,9 @@ class Architecture(msgspec.Struct, frozen=True):
     family: str = ""
     quantisation: str = ""
     kept: tuple[str, ...] = ()
+    kv_dtype: str = ""
+    kv_since: int = 0
+    context: Context | None = None
     dtype: str = "bfloat16"
     aliases: tuple[str, ...] = ()
 

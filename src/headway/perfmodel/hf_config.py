@@ -8,15 +8,33 @@ its published modelling code. Opening files is the caller's work.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from headway.perfmodel import hf_rope as rope
 from headway.perfmodel.architectures import Architecture, Experts, Latent, Linear
+from headway.perfmodel.hf_config_checks import consistent, in_range
+from headway.perfmodel.hf_config_defaults import completed, tower
+from headway.perfmodel.hf_config_length import NAMES, UNSTATED, context
 from headway.perfmodel.hf_layers import ConfigError, linear, mixers, mlps
 from headway.perfmodel.hf_vision import vision
-from headway.perfmodel.quantisation import of_config, spared
+from headway.perfmodel.quantisation import UnknownFormat, kv_of_config, of_config, spared
 
 __all__ = ["ConfigError", "read", "whole"]
 
-TIED_BY_DEFAULT = ("gemma", "falcon", "cohere", "gpt2", "bloom", "mpt", "gpt_bigcode", "starcoder2", "opt")
+TIED_BY_DEFAULT = (
+    "gemma",
+    "falcon",
+    "cohere",
+    "gpt2",
+    "bloom",
+    "mpt",
+    "gpt_bigcode",
+    "starcoder2",
+    "opt",
+    "phi3small",
+    "smollm3",
+    "ernie4_5",
+)
 """Families whose files leave tie_word_embeddings out because their class defaults to True."""
 
 PLAIN_MLP = (
@@ -45,43 +63,80 @@ UNKNOWN = {
     "mamba_d_ssm": "layers with attention and Mamba side by side (Falcon H1)",
     "num_mem_blocks": "blocks that layers share (Zamba 2)",
     "block_types": "recurrent layers (RecurrentGemma)",
+    "use_cla": "caches that layers share (Hunyuan-Large)",
+    "num_query_heads": "layers of different sizes (OpenELM)",
 }
 """Fields of families whose memory follows other formulas: a wrong answer would be worse than none."""
 
 NO_ATTENTION = ("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm", "reformer")
 """Families without attention as we know it: they keep no cache that grows with a sequence."""
 
+ENCODERS = (
+    *("albert", "bert", "big_bird", "camembert", "deberta", "distilbert", "electra", "ernie_m", "esm", "gte", "ibert"),
+    *("jina_bert", "layoutlm", "longformer", "modernbert", "mpnet", "new", "nomic_bert", "rembert", "roberta"),
+    *("roformer", "xlm-roberta", "xlm_roberta", "xlnet", "vit", "clip", "siglip", "wav2vec2", "hubert"),
+)
+"""Families that read and do not write; model_type may go on after these words."""
+
+DECODERS_NONETHELESS = ("ernie4_5", "bert-generation", "new_")
+ENCODER_DECODERS = (
+    *("bart", "mbart", "blenderbot", "fsmt", "led", "longt5", "m2m_100", "marian", "mt5", "nllb", "pegasus"),
+    *("plbart", "prophetnet", "speech_to_text", "switch_transformers", "t5", "umt5", "whisper"),
+)
+
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
-def read(name: str, config: Mapping[str, Any], *aliases: str) -> Architecture:
+def read(name: str, config: Mapping[str, Any], *aliases: str, whole_file: bool = True) -> Architecture:
     """The architecture of a config.json. Raises ConfigError where a needed field is missing or makes no sense, and for
-    families whose memory follows other formulas."""
-    text = _text_of(config)
+    families whose memory follows other formulas. `whole_file`: nested parts leave out what is their class's default."""
+    part = _text_of(config)
+    _refuse(config, part)
+    text: Mapping[str, Any] = completed(config, part) if whole_file else part
+    for checked in (text, config.get("vision_config")):
+        if isinstance(checked, Mapping):
+            in_range(checked)
+    try:
+        return _read(name, tower(config) if whole_file else config, text, aliases)
+    except KeyError as error:
+        raise ConfigError(f"config.json has no {error.args[0]}") from None
+    except (TypeError, ZeroDivisionError, AttributeError, OverflowError) as error:
+        raise ConfigError(f"config.json makes no sense: {error}") from None
+    except UnknownFormat as error:
+        raise ConfigError(f"config.json: {error}") from None
+
+
+def decode(said: bytes) -> Any:
+    """The JSON of a config.json, without the byte-order mark that some editors write. Raises ValueError."""
+    return msgspec.json.decode(said.removeprefix(b"\xef\xbb\xbf"))
+
+
+def _refuse(config: Mapping[str, Any], text: Mapping[str, Any]) -> None:
+    """Raises ConfigError for families that are not modelled, with the reason."""
     for part in (config, text):
         for field, what in UNKNOWN.items():
             if part.get(field):
                 raise ConfigError(f"config.json has {field}: {what} are not modelled")
-        if part.get("model_type") in NO_ATTENTION:
-            raise ConfigError(
-                f"config.json has model_type {part['model_type']}: models without attention are not modelled"
-            )
-    try:
-        return _read(name, config, text, aliases)
-    except KeyError as error:
-        raise ConfigError(f"config.json has no {error.args[0]}") from None
-    except (TypeError, ZeroDivisionError, AttributeError) as error:
-        raise ConfigError(f"config.json makes no sense: {error}") from None
+        kind = str(part.get("model_type", ""))
+        words = f"config.json has model_type {kind}:"
+        if kind in NO_ATTENTION:
+            raise ConfigError(f"{words} models without attention are not modelled")
+        if kind in ENCODER_DECODERS:
+            raise ConfigError(f"{words} encoder-decoder models are not modelled")
+        if kind.startswith(ENCODERS) and not kind.startswith(DECODERS_NONETHELESS):
+            raise ConfigError(f"{words} an encoder (as for embeddings) writes no tokens and keeps no KV cache")
 
 
 def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases: Sequence[str]) -> Architecture:
     kind = str(text.get("model_type", config.get("model_type", "")))
     layers = _layers(text)
     hidden = whole(text, "hidden_size", "n_embd", "d_model")
-    heads = whole(text, "num_attention_heads", "n_head", "n_heads", default=1) or 1
+    heads = whole(text, "num_attention_heads", "n_head", "n_heads")
+    lengths = context(kind, text)
     full, window = _shapes(kind, text, hidden, heads)
     latent, letters, feeds = _latent(text), mixers(kind, text, layers), mlps(kind, text, layers)
-    return Architecture(
+    read_kv, since = kv_of_config(config)
+    model = Architecture(
         id=name,
         layers=layers,
         hidden=hidden,
@@ -90,7 +145,7 @@ def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases
         kv_heads=full[0],
         head_dim=full[1],
         vocab=whole(text, "vocab_size", "padded_vocab_size"),
-        max_position=_max_position(text),
+        max_position=lengths.longest,
         tied=_tied(kind, config, text),
         mixers=letters if set(letters) != {"f"} else "",
         mlps=_compact(feeds),
@@ -106,16 +161,30 @@ def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases
         latent=latent,
         linear=_linear(kind, text, hidden) if "l" in letters else None,
         vision=vision(config, hidden),
-        rope_elements=rope.elements(
-            kind, text, latent.rope if latent else full[1], _max_position(text), str(config.get("model_type", ""))
-        ),
+        rope_elements=_rope_elements(config, kind, text, latent.rope if latent else full[1]),
         other_parameters=_per_layer_embeddings(text, layers, hidden),
         quantisation=of_config(config),
         kept=spared(config, letters + feeds),
-        dtype=str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or "bfloat16"),
+        kv_dtype=read_kv,
+        kv_since=since,
+        context=lengths,
+        dtype=_dtype(config, text),
         family=kind,
         aliases=tuple(aliases),
     )
+    return consistent(model, any(text.get(field) for field in HEAD_DIM) or kind.startswith("gemma"))
+
+
+def _rope_elements(config: Mapping[str, Any], kind: str, text: Mapping[str, Any], dim: int) -> int:
+    """Of the tables of rotary positions, for heads (or their rotated part) of this size."""
+    positions = whole(text, *NAMES, "model_max_length", default=UNSTATED)
+    return rope.elements(kind, text, dim, positions, str(config.get("model_type", "")))
+
+
+def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
+    """Older files say torch_dtype, newer ones dtype; some as PyTorch prints it ("torch.bfloat16")."""
+    said = (part.get(field) for part in (text, config) for field in ("torch_dtype", "dtype"))
+    return str(next((one for one in said if one), "bfloat16")).removeprefix("torch.")
 
 
 def whole(text: Mapping[str, Any], *names: str, default: int | None = None) -> int:
@@ -161,15 +230,20 @@ def _compact(letters: str) -> str:
     return letters if set(letters) != {"d"} else ""
 
 
+HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels")
+
+
 def _head_dim(kind: str, text: Mapping[str, Any], hidden: int, heads: int) -> int:
     default = 256 if kind.startswith("gemma") else hidden // heads
-    return whole(text, "head_dim", "attention_head_dim", "kv_channels", default=default)
+    return next((int(text[field]) for field in HEAD_DIM if text.get(field)), default)
 
 
 def _kv_heads(kind: str, text: Mapping[str, Any], heads: int) -> int:
-    """Multi-query models say so with a flag; without any field every head has its own keys."""
+    """Multi-query models say so with a flag; without any field every head has its own keys. Falcon's flag counts in its
+    old architecture only (`num_kv_heads` in the new one)."""
     falcon_old = kind == "falcon" and not text.get("new_decoder_architecture")
-    if text.get("multi_query", falcon_old) and (falcon_old or "num_key_value_heads" not in text):
+    single = text.get("multi_query", falcon_old)
+    if single and (falcon_old or (kind != "falcon" and "num_key_value_heads" not in text)):
         return 1
     return whole(
         text, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "n_kv_heads", default=heads
@@ -190,20 +264,6 @@ def _intermediate(kind: str, text: Mapping[str, Any], hidden: int) -> int:
     if kind == "llama4_text":
         names = ("intermediate_size_mlp", *names)
     return whole(text, *names, default=4 * hidden)
-
-
-def _max_position(text: Mapping[str, Any]) -> int:
-    """What transformers derives the context from; YaRN files often name the longer one in rope_scaling only."""
-    return whole(
-        text,
-        "max_position_embeddings",
-        "n_positions",
-        "seq_length",
-        "max_sequence_length",
-        "max_seq_len",
-        "model_max_length",
-        default=2048,
-    )
 
 
 def _tied(kind: str, config: Mapping[str, Any], text: Mapping[str, Any]) -> bool:

@@ -57,6 +57,8 @@ def mixers(kind: str, text: Mapping[str, Any], layers: int) -> str:
         unknown = sorted({str(one) for one in named} - set(KINDS))
         if unknown:
             raise ConfigError(f"config.json has layers of the kind {unknown[0]}, which are not modelled")
+        if 0 < len(named) < layers:
+            raise ConfigError(f"config.json names the kinds of {len(named)} layers, and has {layers}")
         return "".join(KINDS[str(one)] for one in named)[:layers]
     if isinstance(text.get("attn_layer_indices"), Sequence):  # Bamba
         return "".join("f" if n in text["attn_layer_indices"] else "l" for n in range(layers))
@@ -68,6 +70,8 @@ def mixers(kind: str, text: Mapping[str, Any], layers: int) -> str:
     if isinstance(text.get("linear_attn_config"), Mapping):  # Kimi Linear counts layers from 1
         full = set(text["linear_attn_config"]["full_attn_layers"])
         return "".join("f" if n + 1 in full else "l" for n in range(layers))
+    if isinstance(text.get("hybrid_layer_pattern"), Sequence):  # MiMo-V2: 1 is a window
+        return "".join("w" if one else "f" for one in text["hybrid_layer_pattern"])[:layers]
     if "full_attention_interval" in text:
         return _every("l", int(text["full_attention_interval"]), layers)
     if kind == "llama4_text" and text.get("attention_chunk_size"):
@@ -109,7 +113,10 @@ def linear(kind: str, text: Mapping[str, Any], hidden: int) -> Linear | None:
 
 def _blocks(text: Mapping[str, Any]) -> str:
     pattern = text.get("hybrid_override_pattern")
-    if isinstance(pattern, str) and not set(pattern) - set(PATTERN):
+    if isinstance(pattern, str):
+        unknown = sorted(set(pattern) - set(PATTERN))
+        if unknown:
+            raise ConfigError(f"config.json: hybrid_override_pattern has {unknown[0]!r}, which is not modelled")
         return pattern
     named = text.get("layers_block_type")
     if isinstance(named, Sequence) and set(named) & {"mlp", "moe"}:

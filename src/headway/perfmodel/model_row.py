@@ -28,9 +28,9 @@ def row(name: str, kind: str, usual: str, *aliases: str, vision: Fields | None =
     with the same shape; `vision`: vision_config; anything else: further fields under their names."""
     text = dict(zip(USUAL, map(int, usual.split()), strict=True)) | {"model_type": kind} | more
     if not vision:
-        return read(name, text, *aliases)
+        return read(name, text, *aliases, whole_file=False)
     outer = {
         key: more[key] for key in ("mm_tokens_per_image", "spatial_merge_size", "vision_feature_layer") if key in more
     }
     whole = {"model_type": vision.get("outer", kind), "text_config": text, "vision_config": vision} | outer
-    return read(name, whole, *aliases)
+    return read(name, whole, *aliases, whole_file=False)

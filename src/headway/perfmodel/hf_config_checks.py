@@ -1,0 +1,78 @@
+"""What sizes a config.json may name at all: checked once, before anything is computed from them.
+
+Files come from strangers. A field out of its range is an error that names it, not a division by zero, a loop over a
+thousand million layers, or a sum that looks right.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headway.perfmodel.architectures import Architecture
+from headway.perfmodel.hf_layers import ConfigError
+
+LAYERS, WIDTH, VOCABULARY, POSITIONS = 10_000, 1_000_000, 100_000_000, 1_000_000_000
+RANGES: tuple[tuple[int, int, tuple[str, ...]], ...] = (
+    (1, LAYERS, ("num_hidden_layers", "n_layer", "n_layers", "num_layers")),
+    (1, WIDTH, ("hidden_size", "n_embd", "d_model", "intermediate_size", "ffn_hidden_size", "moe_intermediate_size")),
+    (1, WIDTH, ("num_attention_heads", "n_head", "n_heads", "kv_channels", "global_head_dim")),
+    (1, WIDTH, ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "swa_head_dim")),
+    (1, WIDTH, ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "swa_num_key_value_heads", "mamba_n_heads")),
+    (
+        0,
+        WIDTH,
+        ("head_dim", "kv_lora_rank", "q_lora_rank", "index_head_dim", "hidden_size_per_layer_input", "moe_latent_size"),
+    ),
+    (1, VOCABULARY, ("vocab_size", "padded_vocab_size")),
+    (1, POSITIONS, ("max_position_embeddings", "n_positions", "seq_length", "max_sequence_length", "max_seq_len")),
+    (1, POSITIONS, ("model_max_length", "original_max_position_embeddings")),
+    (0, POSITIONS, ("sliding_window", "attention_chunk_size", "sliding_window_size", "vocab_size_per_layer_input")),
+    (0, WIDTH, ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")),
+    (0, WIDTH, ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts", "n_shared_experts")),
+    (0, LAYERS, ("num_kv_shared_layers", "first_k_dense_replace", "full_attention_interval")),
+)
+"""Least and greatest value, and the fields that it holds for; null and a field that is missing are no value."""
+
+PER_LAYER = (
+    *("intermediate_size", "num_key_value_heads", "num_attention_heads", "num_kv_heads", "moe_num_experts"),
+    *("num_experts", "num_experts_per_tok", "moe_intermediate_size", "n_routed_experts", "moe_topk"),
+)
+"""Fields that some families write as a list, one value per layer."""
+
+
+def in_range(text: Mapping[str, Any]) -> None:
+    """Raises ConfigError for the first field that is not a whole number within its range."""
+    for low, high, names in RANGES:
+        for name in names:
+            value = text.get(name)
+            many = name in PER_LAYER and isinstance(value, Sequence) and not isinstance(value, str)
+            for one in itertools.islice(value, LAYERS) if many and value is not None else (value,):
+                if one is not None:
+                    _whole(name, one, low, high)
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> None:
+    whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    if not whole:
+        raise ConfigError(f"config.json: {name} is {value!r}, not a whole number")
+    if not low <= value <= high:
+        raise ConfigError(f"config.json: {name} is {value:,.0f}, it must be {low:,} to {high:,}")
+
+
+def consistent(model: Architecture, named_head_dim: bool) -> Architecture:
+    """`model`, if its sizes go together. Raises ConfigError."""
+    if not named_head_dim and not model.latent and model.hidden % model.heads:
+        raise ConfigError(
+            f"config.json: hidden_size {model.hidden} is not a multiple of num_attention_heads {model.heads}, "
+            "and head_dim is not named"
+        )
+    for kv_heads in (model.kv_heads, model.window_kv_heads or model.kv_heads):
+        if not model.latent and model.heads % kv_heads:
+            raise ConfigError(
+                f"config.json: num_attention_heads {model.heads} is not a multiple of num_key_value_heads {kv_heads}"
+            )
+    if model.experts and not 0 < model.experts.chosen <= model.experts.count:
+        raise ConfigError(
+            f"config.json: {model.experts.chosen} experts per token are chosen of {model.experts.count} experts"
+        )
+    return model
