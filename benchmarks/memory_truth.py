@@ -62,11 +62,14 @@ GROUPS = {"vLLM >= 0.17": 17, "V1 < 0.17": 0}
 
 
 class Judged(msgspec.Struct):
-    """A row beside what the model says; `why_not` where it cannot be judged."""
+    """A row beside what the model says; `why_not` where it cannot be judged. `rank_0`: the plan of the first pipeline
+    stage, whose parts logs show. `refused`: no engine starts with these sizes."""
 
     row: dict[str, str]
     plan: MemoryPlan | None = None
     why_not: str = ""
+    rank_0: MemoryPlan | None = None
+    refused: bool = False
 
     def error(self, told: float, column: str, scale: float = 1.0) -> float | None:
         """Relative error, None where the row has no such figure."""
@@ -76,13 +79,13 @@ class Judged(msgspec.Struct):
     @property
     def errors(self) -> dict[str, float | None]:
         """Of weights, activations and the pool in GiB, and of its tokens."""
-        plan = self.plan
-        if plan is None:
+        plan, first = self.plan, self.rank_0 or self.plan
+        if plan is None or first is None:
             return {}
         return {
-            "weights": self.error(plan.weights_bytes, "weights_gib_per_gpu", 1 / GIB),
-            "activation": self.error(plan.activation_bytes, "activation_peak_gib", 1 / GIB),
-            "KV GiB": self.error(plan.kv_bytes, "available_kv_gib_per_gpu", 1 / GIB),
+            "weights": self.error(first.weights_bytes, "weights_gib_per_gpu", 1 / GIB),
+            "activation": self.error(first.activation_bytes, "activation_peak_gib", 1 / GIB),
+            "KV GiB": self.error(first.kv_bytes, "available_kv_gib_per_gpu", 1 / GIB),
             "KV tokens": self.error(plan.kv_tokens, "kv_tokens"),
         }
 
@@ -145,7 +148,7 @@ def judge(row: dict[str, str]) -> Judged:
         model = msgspec.structs.replace(model, dtype="float32")
     seqs, batched = (re.search(rf"{name}=(\d+)", row["notes"]) for name in ("max_num_seqs", "max_num_batched_tokens"))
     try:
-        plan = memory.plan(
+        plans = memory.stage_plans(
             model,
             gpu,
             precision="fp8" if "online" in row["weight_quant"] else "auto",
@@ -159,10 +162,13 @@ def judge(row: dict[str, str]) -> Judged:
             max_model_len=int(row["max_model_len"] or 0),
             version=text,
             eager="enforce_eager" in row["notes"],
+            allow_long="YaRN" in row["notes"],
         )
-    except (BadVersion, ValueError) as error:
+    except BadVersion as error:
         return Judged(row, why_not=str(error))
-    return Judged(row, plan)
+    except ValueError as error:
+        return Judged(row, why_not=f"refused: {error}", refused=True)
+    return Judged(row, min(plans, key=lambda one: (one.kv_blocks, one.kv_bytes)), rank_0=plans[0])
 
 
 def own_gap(row: dict[str, str]) -> float:
@@ -223,7 +229,8 @@ def pool_error(one: Judged) -> float | None:
 
 def confusion_lines(rows: list[Judged]) -> Iterator[str]:
     """Said to fit against did."""
-    pairs = [(bool(one.plan.fits), one.started) for one in rows if one.plan and one.started is not None]
+    told = [one for one in rows if (one.plan or one.refused) and one.started is not None]
+    pairs = [(bool(one.plan and one.plan.fits), one.started) for one in told]
     yield "| | the engine started | it did not |\n|---|---|---|"
     for said, words in ((True, "said to fit"), (False, "said not to fit")):
         yield f"| {words} | {pairs.count((said, True))} | {pairs.count((said, False))} |"

@@ -45,7 +45,7 @@ FUSED_MXFP4 = ("hopper", "blackwell")
 
 class Run(msgspec.Struct, frozen=True):
     """What the profiling run works on. `length`: max_model_len, which bounds the videos it makes up. `eager`: without
-    compiling."""
+    compiling. `pp`: pipeline stages, which hand two tensors (hidden state and residual) from one to the next."""
 
     seqs: int
     tokens: int
@@ -54,6 +54,7 @@ class Run(msgspec.Struct, frozen=True):
     last: bool = True
     length: int = 0
     eager: bool = False
+    pp: int = 1
 
 
 def activation_bytes(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: Run) -> int:
@@ -71,7 +72,16 @@ def activation_bytes(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme
     sampling = _sampler(model, gpu, rules, scheme, run) if run.last else 0.0
     peak = max(layers, sampling) + kept + seen
     images = _tower(model.vision, rules, run) if model.vision and run.first and not rules.first else 0.0
-    return int(max(peak, images + seen)) + fixed_bytes(gpu, run)
+    handed = 2 * _element(scheme) * run.tokens * model.hidden if run.pp > 1 and not rules.first else 0.0
+    return int(max(peak, images + seen) + handed) + fixed_bytes(gpu, run)
+
+
+def warm_up_bytes(model: Architecture, gpu: Gpu, rules: Rules, scheme: Scheme, run: Run) -> int:
+    """What the sampler takes when it is tried for the largest batch after the pool is taken and graphs are captured.
+    0 for the first core, versions that do not try it, and stages that do not sample."""
+    if rules.first or rules.minor < 8 or not run.last:
+        return 0
+    return int(_sampler(model, gpu, rules, scheme, msgspec.structs.replace(run, tokens=min(run.seqs, run.tokens))))
 
 
 def fixed_bytes(gpu: Gpu, run: Run) -> int:

@@ -13,16 +13,26 @@ import msgspec
 
 from headway.perfmodel import activation, kv, overhead, weights
 from headway.perfmodel.architectures import Architecture
-from headway.perfmodel.gpus import GIB, Gpu
+from headway.perfmodel.gpus import Gpu
 from headway.perfmodel.kv import Layout, kv_bytes_per_token
+from headway.perfmodel.memory_limits import (
+    ACTIVATIONS,
+    GRAPHS,
+    OUTSIDE,
+    WEIGHTS,
+    Bound,
+    default_length,
+    kv_type,
+    longest,
+    open_ended,
+    verdict,
+    whole_parts,
+)
 from headway.perfmodel.quantisation import Scheme, scheme
 from headway.perfmodel.versions import LATEST, rules
 from headway.perfmodel.weights import Stage, stages
 
-__all__ = ["LATEST", "MemoryPlan", "Settings", "kv_bytes_per_token", "plan", "weights_bytes"]
-
-WEIGHTS, ACTIVATIONS, OUTSIDE, GRAPHS = "weights", "activations", "outside PyTorch", "CUDA graphs"
-"""What takes memory beside the pool."""
+__all__ = ["LATEST", "MemoryPlan", "Settings", "kv_bytes_per_token", "plan", "stage_plans", "weights_bytes"]
 
 
 class Asked(TypedDict, total=False):
@@ -39,10 +49,12 @@ class Asked(TypedDict, total=False):
     max_model_len: int
     version: str
     eager: bool
+    allow_long: bool
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Asked, with defaults. `precision`: a name of `quantisation`, "auto": the checkpoint's own."""
+    """Asked, with defaults. `precision`: a name of `quantisation`, "auto": the checkpoint's own. `allow_long`: lengths
+    above the model's own are allowed (VLLM_ALLOW_LONG_MAX_MODEL_LEN, or overrides of the file)."""
 
     precision: str = "auto"
     tp: int = 1
@@ -55,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int = 0
     version: str = LATEST
     eager: bool = False
+    allow_long: bool = False
 
 
 class MemoryPlan(msgspec.Struct, frozen=True):
@@ -99,11 +112,15 @@ class MemoryPlan(msgspec.Struct, frozen=True):
 
 def plan(model: Architecture, gpu: Gpu, **asked: Unpack[Asked]) -> MemoryPlan:
     """What an engine would find at start. Raises BadVersion, or ValueError for sizes that no engine accepts."""
+    return min(stage_plans(model, gpu, **asked), key=lambda one: (one.kv_blocks, one.kv_bytes))
+
+
+def stage_plans(model: Architecture, gpu: Gpu, **asked: Unpack[Asked]) -> list[MemoryPlan]:
+    """The plan of every pipeline stage, in order. Raises like `plan`."""
     settings = Settings(**asked)
     _check(model, settings)
     one = resolve(model, settings.precision)
-    stage_plans = [_stage(model, gpu, settings, one, stage) for stage in stages(model.layers, settings.pp)]
-    return min(stage_plans, key=lambda stage_plan: (stage_plan.kv_blocks, stage_plan.kv_bytes))
+    return [_stage(model, gpu, settings, one, stage) for stage in stages(model.layers, settings.pp)]
 
 
 def weights_bytes(model: Architecture, precision: str = "auto", tp: int = 1) -> int:
@@ -123,10 +140,9 @@ def resolve(model: Architecture, precision: str) -> Scheme:
 def _check(model: Architecture, settings: Settings) -> None:
     if min(settings.tp, settings.pp, settings.block_size) < 1:
         raise ValueError("parallel sizes and block size must be at least 1")
-    if model.heads % settings.tp:
-        raise ValueError(
-            f"{model.heads} attention heads cannot be split over {settings.tp} GPUs (tensor parallel size)"
-        )
+    words = whole_parts(model, settings.tp)
+    if words:
+        raise ValueError(words)
     if settings.pp > model.layers:
         raise ValueError(f"{model.layers} layers cannot be split over {settings.pp} pipeline stages")
     if not 0 <= settings.utilization <= 1:
@@ -135,33 +151,28 @@ def _check(model: Architecture, settings: Settings) -> None:
 
 def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage: Stage) -> MemoryPlan:
     version = rules(settings.version)
-    length = settings.max_model_len or model.max_position
+    length = settings.max_model_len or default_length(model, settings.version)
+    kv_dtype = kv_type(model, settings.kv_dtype, settings.version)
     seqs, batched = version.batch(gpu, length)
     seqs, batched = settings.max_num_seqs or seqs, settings.max_num_batched_tokens or batched
     layout = kv.layout(
         model,
         version,
-        kv_dtype=settings.kv_dtype,
+        kv_dtype=kv_dtype,
         tp=settings.tp,
         block_size=settings.block_size,
         max_num_batched_tokens=batched,
         letters=model.mixer_letters[stage.start : stage.end],
     )
-    parts = _parts(
-        model,
-        gpu,
-        settings,
-        one,
-        stage,
-        activation.Run(seqs, batched, settings.tp, stage.first, stage.last, length, settings.eager),
-    )
+    run = activation.Run(seqs, batched, settings.tp, stage.first, stage.last, length, settings.eager, settings.pp)
+    parts = _parts(model, gpu, settings, one, stage, run)
     requested = int((settings.utilization or version.utilization) * gpu.memory_bytes)
     counted = version.graphs_counted(model, one.bits < 16)
     uncounted = 0 if counted else parts[GRAPHS]
-    windowed = version.hybrid or not model.full_layers
     left = requested - sum(parts.values()) + uncounted
     blocks = max(0, left // layout.block_bytes)
-    fits, reason = _verdict(gpu, requested, requested - parts[ACTIVATIONS] + uncounted, parts, left, layout, length)
+    bound = _bound(model, gpu, settings, one, run, (requested, requested - parts[ACTIVATIONS] + uncounted))
+    fits, reason = verdict(gpu, bound, parts, left, layout, length)
     return MemoryPlan(
         total_bytes=gpu.memory_bytes,
         requested_bytes=requested,
@@ -171,8 +182,10 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         cuda_graph_bytes=parts[GRAPHS],
         graphs_counted=counted,
         kv_bytes=left,
-        kv_bytes_per_token=kv_bytes_per_token(model, settings.kv_dtype, settings.tp),
-        window_bytes_per_token=kv.window_bytes_per_token(model, settings.kv_dtype, settings.tp) if windowed else 0,
+        kv_bytes_per_token=kv_bytes_per_token(model, kv_dtype, settings.tp),
+        window_bytes_per_token=kv.window_bytes_per_token(model, kv_dtype, settings.tp)
+        if version.hybrid or not model.full_layers
+        else 0,
         state_bytes_per_sequence=model.linear_layers * kv.state_bytes(model, settings.tp),
         kv_blocks=blocks,
         kv_tokens=layout.reported_tokens(blocks, length, version),
@@ -182,6 +195,23 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         max_num_batched_tokens=batched,
         fits=fits,
         reason=reason,
+    )
+
+
+def _bound(
+    model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, run: activation.Run, sums: tuple[int, int]
+) -> Bound:
+    """What the start must not exceed; `sums`: bytes asked for, and of these taken when graphs have been captured."""
+    version, (requested, taken) = rules(settings.version), sums
+    before = overhead.before_counting_bytes(gpu, version, model.experts is not None, settings.tp, settings.pp)
+    return Bound(
+        requested=requested,
+        free=gpu.memory_bytes - (0 if version.first else before),
+        running=before + taken,
+        held=before + taken + overhead.stranded_bytes(gpu, version, one.name == "mxfp4", settings.tp),
+        sampler=activation.warm_up_bytes(model, gpu, version, one, run),
+        seqs=run.seqs,
+        longest=0 if settings.allow_long or open_ended(model) else longest(model, settings.version),
     )
 
 
@@ -209,27 +239,3 @@ def _parts(
             model, stage.end - stage.start, version, run.seqs, version.graphs_counted(model, one.bits < 16)
         ),
     }
-
-
-def _verdict(
-    gpu: Gpu, requested: int, running: int, parts: dict[str, int], left: int, layout: Layout, length: int
-) -> tuple[bool, str]:
-    """Whether the engine starts, and the sentence that says why. `running`: bytes taken when graphs are captured; the
-    activations of the profiling run are free again by then."""
-    if parts[WEIGHTS] + parts[OUTSIDE] > gpu.memory_bytes:
-        return False, f"the weights alone take {gib(parts['weights'])} of a card with {gib(gpu.memory_bytes)}"
-    if left <= 0:
-        sums = ", ".join(f"{what} {gib(size)}" for what, size in parts.items() if size)
-        return False, f"nothing is left for the KV cache: {gib(requested)} asked for, {sums}"
-    if running > gpu.memory_bytes:
-        return False, f"CUDA graphs ({gib(parts['CUDA graphs'])}) come on top of {gib(requested)} and exceed the card"
-    needed = layout.bytes_of(length)
-    if needed > left:
-        return False, f"one sequence of {length:,} tokens needs {gib(needed)} of KV cache, {gib(left)} are left"
-    at_once = left // layout.block_bytes / layout.blocks_of(length)
-    return True, f"{gib(left)} of KV cache hold {at_once:.2f} sequences of {length:,} tokens"
-
-
-def gib(size: float) -> str:
-    """1.23 GiB"""
-    return f"{size / GIB:.2f} GiB"

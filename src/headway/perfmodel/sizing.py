@@ -8,7 +8,8 @@ from typing import Unpack
 
 from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.gpus import Gpu
-from headway.perfmodel.memory import Asked, MemoryPlan, plan
+from headway.perfmodel.memory import LATEST, Asked, MemoryPlan, plan
+from headway.perfmodel.memory_limits import longest, whole_parts
 
 HOST_GPUS = 8
 """GPUs of one host, the usual bound of tensor parallelism."""
@@ -19,7 +20,9 @@ MOST_STAGES = 8
 
 def longest_that_fits(model: Architecture, gpu: Gpu, **asked: Unpack[Asked]) -> int:
     """The largest max_model_len up to the asked one (0: the model's) with which the engine starts; 0: none does."""
-    low, high = 0, asked.get("max_model_len") or model.max_position
+    own = longest(model, asked.get("version", LATEST))
+    low, high = 0, asked.get("max_model_len") or own
+    high = high if asked.get("allow_long") else min(high, own)
     while low < high:
         middle = (low + high + 1) // 2
         tried: Asked = {**asked, "max_model_len": middle}
@@ -29,7 +32,7 @@ def longest_that_fits(model: Architecture, gpu: Gpu, **asked: Unpack[Asked]) -> 
 
 def gpus_needed(model: Architecture, gpu: Gpu, **asked: Unpack[Asked]) -> tuple[int, int, MemoryPlan] | None:
     """(tensor parallel size, pipeline stages, plan) of the fewest GPUs that start; None: not even the most tried."""
-    tensor = [tp for tp in (1, 2, 4, HOST_GPUS) if model.heads % tp == 0]
+    tensor = [tp for tp in (1, 2, 4, HOST_GPUS) if not whole_parts(model, tp)]
     tries = [(tp, 1) for tp in tensor] + [(tensor[-1], pp) for pp in range(2, min(MOST_STAGES, model.layers) + 1)]
     for tp, pp in tries:
         changed: Asked = {**asked, "tp": tp, "pp": pp}
