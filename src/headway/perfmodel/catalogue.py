@@ -25,9 +25,29 @@ class UnknownName(ValueError):
     """No such GPU, model or precision; the message lists near matches."""
 
 
+OTHER_MAKERS = ("mi100", "mi210", "mi250", "mi300", "mi308", "mi325", "mi350", "mi355", "gaudi", "tpu", "ascend", "trn")
+"""How names of accelerators begin that are known to be no GPUs of NVIDIA's."""
+
+
 def gpu(name: str) -> Gpu:
-    """The GPU of this name or alias. Raises UnknownName."""
-    return _find("GPU", name, {key: one for one in GPUS for key in (one.name, *one.aliases)})
+    """The GPU of this name or alias, however it is spaced ("rtx5090", "RTX 5090", "nvidia-rtx-5090"). Raises
+    UnknownName."""
+    table = {key: one for one in GPUS for key in (one.name, *one.aliases)}
+    plain = _spaceless(name)
+    found = {_spaceless(key): one for key, one in table.items()}.get(plain)
+    if found is not None:
+        return found
+    if plain.startswith(OTHER_MAKERS):
+        raise UnknownName(
+            f"{name}: only engines on NVIDIA's GPUs are modelled; kernels and their memory differ on others"
+        )
+    return _find("GPU", name, table)
+
+
+def _spaceless(name: str) -> str:
+    """A card's name without spacing, its maker and its series."""
+    plain = re.sub(r"[\s_-]+", "", name.lower())
+    return re.sub(r"^(nvidia|amd|intel)*(geforce|instinct|tesla)*", "", plain)
 
 
 def model(name: str) -> Architecture:
@@ -67,6 +87,9 @@ def precision(name: str, model: Architecture | None = None) -> str:
     """The canonical name of a weight format; "auto": the model's own, bfloat16 without a model. Raises UnknownName."""
     if name == "auto" and model:
         return model.quantisation or model.dtype
+    found = quantisation.scheme(name)
+    if found is not None and quantisation.PACKED.fullmatch(found.name):
+        return found.name
     return _find("precision", name, {one.name: one.name for one in SCHEMES} | SPELLINGS)
 
 

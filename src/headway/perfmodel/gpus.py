@@ -71,6 +71,8 @@ GPUS: tuple[Gpu, ...] = (
     _gpu("h100-pcie-80gb", 79.11, 2.0, 756, 1513, 1513, "pcie", 64, "h100-pcie", sms=114),
     # NVIDIA H200 SXM datasheet; 139.80 GiB as the driver reports it.
     _gpu("h200-141gb", 139.80, 4.8, 989, 1979, 1979, "nvlink", 450, "h200", "h200-sxm", sms=132),
+    # NVIDIA H20 datasheet (96 GB HBM3, 4 TB/s, 148 TFLOP/s bf16, 296 fp8); memory taken as on GH200 of the same size.
+    _gpu("h20-96gb", 94.99, 4.0, 148, 296, 296, "nvlink", 450, "h20", "h20-sxm", sms=78),
     # NVIDIA GH200 datasheet, 96 GB HBM3.
     _gpu("gh200-96gb", 94.99, 4.0, 989, 1979, 1979, "nvlink", 450, "gh200", sms=132),
     # NVIDIA B200 (DGX B200 datasheet per GPU: 180 GB, 8 TB/s, 2.25/4.5 PFLOP/s dense bf16/fp8).

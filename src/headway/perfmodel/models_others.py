@@ -2,6 +2,7 @@
 
 from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.model_row import Fields, row
+from headway.perfmodel.models_qwen import QWEN2_VISION
 
 PIXTRAL: Fields = {
     "outer": "mistral3",
@@ -20,6 +21,15 @@ GRANITE_VISION: Fields = {
     "patch_size": 14,
     "image_size": 384,
 }
+CLIP: Fields = {
+    "outer": "llava",
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 24,
+    "patch_size": 14,
+    "image_size": 336,
+}
+CLIP_NEXT = CLIP | {"outer": "llava_next"}
 LONGROPE: Fields = {"type": "longrope", "original_max_position_embeddings": 4096}
 
 ROWS: tuple[Architecture, ...] = (
@@ -290,4 +300,32 @@ ROWS: tuple[Architecture, ...] = (
         sliding_window_pattern="LLLG",
     ),
     row("ByteDance-Seed/Seed-OSS-36B-Instruct", "seed_oss", "64 5120 27648 80 8 128 155136 524288", "seed-oss-36b"),
+    row("llava-hf/llava-1.5-7b-hf", "llama", "32 4096 11008 32 32 128 32064 4096", "llava-1.5-7b", vision=CLIP),
+    row("llava-hf/llava-1.5-13b-hf", "llama", "40 5120 13824 40 40 128 32064 4096", "llava-1.5-13b", vision=CLIP),
+    row(
+        "llava-hf/llava-v1.6-mistral-7b-hf",
+        "mistral",
+        "32 4096 14336 32 8 128 32064 32768",
+        "llava-1.6-mistral-7b",
+        vision=CLIP_NEXT,
+    ),
+    row(
+        "XiaomiMiMo/MiMo-7B-Base",
+        "mimo",
+        "36 4096 11008 32 8 128 151680 32768",
+        "mimo-7b",
+        "XiaomiMiMo/MiMo-7B-SFT",
+        "XiaomiMiMo/MiMo-7B-RL",
+        "XiaomiMiMo/MiMo-7B-RL-Zero",
+    ),
+    row(
+        "XiaomiMiMo/MiMo-VL-7B-SFT",
+        "qwen2",
+        "36 4096 11008 32 8 128 151680 128000",
+        "mimo-vl-7b",
+        "XiaomiMiMo/MiMo-VL-7B-RL",
+        "XiaomiMiMo/MiMo-VL-7B-SFT-2508",
+        "XiaomiMiMo/MiMo-VL-7B-RL-2508",
+        vision=QWEN2_VISION | {"intermediate_size": 3456},
+    ),
 )
