@@ -139,3 +139,43 @@ def test_a_broken_config_is_explained(capsys: pytest.CaptureFixture[str], tmp_pa
         file.write_text(text)
         assert call("memory", "--model", str(file)) == 2
         assert words in capsys.readouterr().err
+
+
+def test_flags_as_vllm_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
+    def length(said: str, *more: str) -> int:
+        return int(asked(capsys, "--model", "llama-3.1-8b", "--max-model-len", said, *more)["max_model_len"])
+
+    assert [length(said) for said in ("32k", "32K", "25.6k", "0", "131072")] == [32000, 32768, 25600, 131072, 131072]
+    assert length("auto") == length("-1") == 131072
+    assert length("auto", "--gpu", "l4") < 131072
+    found = asked(capsys, "--model", "llama-3.1-8b", "--tensor_parallel_size", "2", "--max_num_batched_tokens", "4K")
+    assert (found["tensor_parallel_size"], found["max_num_batched_tokens"]) == (2, 4096)
+
+
+@pytest.mark.parametrize("said", ["1.5K", "many", "-7", "9t9", "1e5", "9999999999999"])
+def test_counts_that_are_none(capsys: pytest.CaptureFixture[str], said: str) -> None:
+    assert call("memory", "--model", "phi-4", "--max-model-len", said) == 2
+    assert "--max-model-len" in capsys.readouterr().err
+
+
+def test_what_the_engine_refuses_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("memory", "--model", "llama-3.1-8b", "--max-model-len", "200000") == 0
+    shown = capsys.readouterr().out
+    assert "above the model's own 131,072" in shown
+    assert "--max-model-len 131072 starts" in shown
+    assert "GPUs needed" not in shown
+    longer = ("--model", "llama-3.1-8b", "--max-model-len", "200000", "--allow-long-max-model-len")
+    assert asked(capsys, *longer)["fits"] is True
+    assert call("memory", "--model", "Qwen/Qwen3-14B", "-tp", "5") == 2
+    assert "rows of the padded vocabulary cannot be split over 5" in capsys.readouterr().err
+    assert call("memory", "--model", "phi-4", "--gpu", "mi300x") == 2
+    assert "only engines on NVIDIA's GPUs" in capsys.readouterr().err
+
+
+def test_a_file_with_a_mark_and_one_that_makes_no_sense(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(CONFIG | {"torch_dtype": "torch.bfloat16"}).encode())
+    assert asked(capsys, "--model", str(file))["kv_bytes_per_token"] == 131072
+    file.write_text(json.dumps(CONFIG | {"num_hidden_layers": 10**9}))
+    assert call("memory", "--model", str(file)) == 2
+    assert "num_hidden_layers is 1,000,000,000" in capsys.readouterr().err

@@ -56,7 +56,8 @@ def load(name: str) -> TyperCommand | TyperGroup:
         group.name, group.help = name, COMMANDS[name]
         return group
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    app.command(name, help=COMMANDS[name])(module.command)
+    settings = getattr(module, "SETTINGS", None)
+    app.command(name, help=COMMANDS[name], context_settings=settings)(module.command)
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand)
     if _cut(command):

@@ -1,6 +1,7 @@
 """`headway memory`: where a GPU's memory goes when an engine serves a model. Flags are named as vLLM's."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ import msgspec
 import typer
 
 from headway.cli.console import fail, out
-from headway.perfmodel import catalogue, hf_config, memory, quantisation, sizing
+from headway.perfmodel import catalogue, hf_config, memory, memory_limits, quantisation, sizing
 from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.gpus import GIB, Gpu, custom
 from headway.perfmodel.memory import Asked, MemoryPlan
@@ -17,6 +18,12 @@ from headway.report.memory import Question, memory_view
 
 SHAPED = ("compressed-tensors", "compressed_tensors")
 """Names of --quantization that leave the format to the checkpoint."""
+
+MOST = 10**12
+"""Greatest count that a flag may state."""
+
+SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-")}
+"""Settings of the command: flags may be written with underscores, as vLLM allows."""
 
 
 def command(
@@ -31,12 +38,23 @@ def command(
     quantization: Annotated[str, typer.Option(help="Of the weights: fp8, awq, gptq, int8, mxfp4, nvfp4 ...")] = "",
     kv_cache_dtype: Annotated[str, typer.Option(help="Type of the KV cache: auto, fp8.")] = "auto",
     gpu_memory_utilization: Annotated[float, typer.Option(help="Share of the card; 0: the version's default.")] = 0.0,
-    max_model_len: Annotated[int, typer.Option(help="Longest context; 0: the model's.", min=0)] = 0,
+    max_model_len: Annotated[
+        str,
+        typer.Option(help="Longest context, as 32768, 32k or 32K; 0: the model's; auto or -1: the longest that fits."),
+    ] = "0",
     max_num_seqs: Annotated[int, typer.Option(help="Most sequences at once; 0: as vLLM chooses.", min=0)] = 0,
-    max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens a step; 0: as vLLM chooses.", min=0)] = 0,
+    max_num_batched_tokens: Annotated[
+        str, typer.Option(help="Most tokens a step, as 8192, 8k or 8K; 0: as vLLM chooses.")
+    ] = "0",
     block_size: Annotated[int, typer.Option(help="Tokens per block.", min=1)] = 16,
     enforce_eager: Annotated[bool, typer.Option("--enforce-eager", help="No CUDA graphs.")] = False,
     engine_version: Annotated[str, typer.Option(help='Version of vLLM; "V0 0.8.5" for its first core.')] = LATEST,
+    allow_long_max_model_len: Annotated[
+        bool,
+        typer.Option(
+            "--allow-long-max-model-len", help="Above the model's own, as VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 or overrides."
+        ),
+    ] = False,
     length: Annotated[int, typer.Option(help="Also say how many sequences of this length fit at once.", min=0)] = 0,
     max_len_that_fits: Annotated[bool, typer.Option("--max-len-that-fits", help="Find the longest context.")] = False,
     gpus_needed: Annotated[bool, typer.Option("--gpus-needed", help="Find the fewest GPUs.")] = False,
@@ -55,12 +73,14 @@ def command(
         "kv_dtype": kv_cache_dtype,
         "block_size": block_size,
         "max_num_seqs": max_num_seqs,
-        "max_num_batched_tokens": max_num_batched_tokens,
-        "max_model_len": max_model_len,
+        "max_num_batched_tokens": _count("--max-num-batched-tokens", max_num_batched_tokens),
+        "max_model_len": 0,
         "version": engine_version,
         "eager": enforce_eager,
+        "allow_long": allow_long_max_model_len,
     }
     try:
+        asked["max_model_len"] = _length(shape, card, asked, max_model_len)
         plan = memory.plan(shape, card, **asked)
         answers = _answers(shape, card, plan, asked, length, max_len_that_fits, gpus_needed)
     except BadVersion as error:
@@ -85,7 +105,7 @@ def _model(name: str) -> Architecture:
         path = path / "config.json"
     if path.is_file():
         try:
-            config = msgspec.json.decode(path.read_bytes())
+            config = hf_config.decode(path.read_bytes())
             if not isinstance(config, dict):
                 raise hf_config.ConfigError("config.json is not an object")
             return hf_config.read(str(config.get("_name_or_path") or path), config)
@@ -102,6 +122,25 @@ def _model(name: str) -> Architecture:
             "or give the path of the model's config.json",
             code=2,
         )
+
+
+def _count(flag: str, said: str) -> int:
+    """A whole number as vLLM reads it: 32k is 32,000 and 32K is 32,768."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgtKMGT]?)", said.strip())
+    if found is None or ("." in found[1] and not found[2].islower()):
+        fail(f"{flag} {said} is not a whole number", "write it like 32768, 32k (32,000), 32K (32,768) or 25.6k", code=2)
+    power = "kmgt".find(found[2].lower()) + 1 if found[2] else 0
+    value = float(found[1]) * (1000 if found[2].islower() else 1024) ** power
+    if value > MOST:
+        fail(f"{flag} {said} is too large", f"up to {MOST:,}", code=2)
+    return int(value)
+
+
+def _length(model: Architecture, gpu: Gpu, asked: Asked, said: str) -> int:
+    """--max-model-len; "auto" and -1 are the longest with which the engine starts (the model's own where none does)."""
+    if said.strip().lower() not in ("auto", "-1"):
+        return _count("--max-model-len", said)
+    return sizing.longest_that_fits(model, gpu, **asked)
 
 
 def _gpu(name: str, gib: float) -> Gpu:
@@ -165,6 +204,9 @@ def _remedies(model: Architecture, gpu: Gpu, asked: Asked) -> None:
     longest = sizing.longest_that_fits(model, gpu, **asked)
     if longest:
         out.print(f"  [dim]->[/] --max-model-len {longest} starts", highlight=False)
+    own = memory_limits.longest(model, asked["version"])
+    if asked["max_model_len"] > own and not asked["allow_long"]:  # no number of GPUs changes that
+        return
     _, words = _fewest(model, gpu, asked)
     out.print(f"  [dim]->[/] GPUs needed: {words}", highlight=False)
 
