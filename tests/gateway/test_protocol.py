@@ -167,6 +167,26 @@ def test_refusals_never_reach_an_engine(run: Run, raw: bytes, expected: int) -> 
     run(main())
 
 
+@pytest.mark.parametrize(("lines", "expected"), [(1, 200), (2, 200), (8, 200), (9, 400), (40, 400)])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_few_empty_lines_before_a_request_are_forgiven(run: Run, lines: int, expected: int, at_once: bool) -> None:
+    """RFC 9112, 2.2: "at least one"; also between two requests on one connection, and however they are cut."""
+
+    async def main() -> None:
+        async with rig(always) as r:
+            raw = post(CHAT, close=False) + b"\r\n" * lines + post(CHAT)
+            reader, writer = await r.client()
+            for piece in [raw] if at_once else [raw[at : at + 1] for at in range(len(raw))]:
+                writer.write(piece)
+                await asyncio.sleep(0)
+            response = await reader.read()
+            writer.close()
+            assert [int(part[:3]) for part in response.split(b"HTTP/1.1 ")[1:]] == [200, expected]
+            assert len(r.engines[0].requests) == 1 + (expected == 200)
+
+    run(main())
+
+
 def test_a_small_body_of_a_refused_request_is_read_and_the_connection_kept(run: Run) -> None:
     async def main() -> None:
         async with rig(always) as r:

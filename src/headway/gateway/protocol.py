@@ -22,6 +22,7 @@ from headway.runtime.clock import now
 from headway.telemetry.access import Access, Account
 from headway.wire.splice import Octets
 
+MAX_EMPTY_BYTES: Final = 16  # of empty lines before a request; more are no slip
 MAX_AHEAD_BYTES: Final = 64 * 1024  # of pipelined requests; above it the socket is not read, and a FIN not seen
 MAX_IGNORED_BODY_BYTES: Final = 64 * 1024  # a refused request's body up to here is read, and the connection kept
 LAST_CALL_S: Final = 1.0  # how long a drain waits for the first request of a fresh connection
@@ -228,12 +229,14 @@ class ClientConnection:
                 self._inbox = inbox[end:]
                 self._accept(last, length)
                 return True
-        end = inbox.find(b"\r\n\r\n", self._scanned) + 4
+        start = 2 if inbox.startswith(b"\r\n") else 0  # RFC 9112, 2.2: empty lines before a request are forgiven
+        while start and start < MAX_EMPTY_BYTES and inbox.startswith(b"\r\n", start):
+            start += 2
+        end = inbox.find(b"\r\n\r\n", max(self._scanned, start)) + 4
         if end < 4 or end > limits.max_head_bytes:
             self._await_head(inbox)
             return False
         self._scanned = 0
-        start = 2 if inbox.startswith(b"\r\n") else 0  # RFC 9112, 2.2: one empty line before a request is forgiven
         head, length = self._plane.reader.request(inbox[start:end])
         self._inbox = inbox[end:]
         if isinstance(head, Refusal):
