@@ -3,10 +3,13 @@
 Probes and trials in between are steps on the way and told at debug only.
 """
 
+from collections.abc import Set
+
 import structlog
 
 from headway.core.commands import HealthChanged, LevelChanged
 from headway.core.degrade import Level
+from headway.core.ids import ReplicaId
 
 log = structlog.get_logger(__name__)
 
@@ -19,11 +22,27 @@ NEWS = {
 """Level and words by the state that was entered."""
 
 
-def tell_of_health(changed: HealthChanged) -> None:
-    """One line."""
-    level, words = NEWS.get(changed.state, ("debug", f"replica {changed.state}"))
-    about = {"replica": changed.replica_id} if changed.replica_id else {}
-    getattr(log, level)(words, **about, reason=changed.reason)
+class HealthNews:
+    """Tells of health, one line each. A replica that is out already and fails its next probe is no news."""
+
+    def __init__(self) -> None:
+        self._out: set[ReplicaId] = set()
+
+    def tell(self, changed: HealthChanged) -> None:
+        """One line."""
+        level, words = NEWS.get(changed.state, ("debug", f"replica {changed.state}"))
+        if changed.state == "open" and changed.replica_id in self._out:
+            level, words = "debug", "replica still out of use"
+        elif changed.state == "open":
+            self._out.add(changed.replica_id)
+        elif changed.state == "closed":
+            self._out.discard(changed.replica_id)
+        about = {"replica": changed.replica_id} if changed.replica_id else {}
+        getattr(log, level)(words, **about, reason=changed.reason)
+
+    def keep(self, known: Set[ReplicaId]) -> None:
+        """Forget replicas that are registered no more."""
+        self._out &= known
 
 
 LEVELS = {

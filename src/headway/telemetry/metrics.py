@@ -27,7 +27,7 @@ from headway.telemetry.families import (
 )
 from headway.telemetry.fleet import fleet_metrics
 from headway.telemetry.forecasts import Forecasts
-from headway.telemetry.health import tell_of_health, tell_of_level
+from headway.telemetry.health import HealthNews, tell_of_level
 from headway.telemetry.moves import Moves
 from headway.telemetry.tally import Counter, ModelTally, ReplicaTally, RequestTally, Table, TenantTally, others
 
@@ -41,6 +41,7 @@ class Telemetry:
     ) -> None:
         self.decisions = decisions if decisions is not None else DecisionLog()
         self.requests_started = 0
+        self._news = HealthNews()
         self.decided = 0
         self._access_log = access_log
         self._models: Table[ModelTally] = Table(lambda _: ModelTally(), limit=256)
@@ -89,7 +90,7 @@ class Telemetry:
             self._settle(entry)
         elif type(entry) is HealthChanged:
             self._health[entry.replica_id, entry.state].value += 1
-            tell_of_health(entry)
+            self._news.tell(entry)
         elif type(entry) is LevelChanged:
             self._levels[entry.model, str(entry.level)].value += 1
             tell_of_level(entry)
@@ -119,6 +120,7 @@ class Telemetry:
         """The page for a Prometheus scrape (text format 0.0.4). Tallies of replicas that left are dropped."""
         if snapshot is not None:
             known = {view.spec.id for view in snapshot.views}
+            self._news.keep(known)
             for labels in [labels for labels in self._replicas if labels[0] not in known]:
                 del self._replicas[labels]
         page = Page()
