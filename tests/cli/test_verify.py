@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from headway.compose.journal import JournalWriter
+from headway.compose.registry import find
 from tests.cli.calling import call
-from tests.compose.test_recipe import lines, recipe
+from tests.compose.test_recipe import events, lines, recipe
 
 Captured = pytest.CaptureFixture[str]
 
@@ -18,8 +20,27 @@ def test_a_journal_is_reproduced(tmp_path: Path, capsys: Captured) -> None:
     assert "reproduced 62 events" in capsys.readouterr().out
 
 
-def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
-    assert call("verify", written(tmp_path, b"".join(lines(recipe()))[:-5])) == 0
+@pytest.mark.parametrize(("cut", "events", "told"), [(0, 62, False), (1, 62, False), (2, 61, True), (5, 61, True)])
+def test_a_last_line_that_was_cut_off_is_left_out_and_told(
+    tmp_path: Path, capsys: Captured, cut: int, events: int, told: bool
+) -> None:
+    journal = b"".join(lines(recipe()))
+    assert call("verify", written(tmp_path, journal[: len(journal) - cut])) == 0
+    shown = capsys.readouterr().out
+    assert f"reproduced {events} events" in shown
+    assert ("the last line is cut off" in shown) is told
+
+
+def test_lines_that_are_missing_are_told(tmp_path: Path, capsys: Captured) -> None:
+    writer = JournalWriter(tmp_path / "j", recipe().header())
+    brain = recipe().brain(find())
+    for event in events():
+        writer(event, brain.handle(event))
+    writer.close()
+    assert call("verify", str(tmp_path / "j")) == 0
+    whole = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    assert call("verify", written(tmp_path, b"".join(whole[:-3] + whole[-2:]))) == 1
+    assert f"line {len(whole) - 2}: here should be entry 60 and is 61" in capsys.readouterr().err
 
 
 def test_the_first_difference_is_shown(tmp_path: Path, capsys: Captured) -> None:

@@ -107,6 +107,19 @@ def test_a_cut_last_line_ends_the_journal() -> None:
     assert journal.replay([header(), whole, whole[:-9]], lambda _: Mute()) is None
 
 
+@pytest.mark.parametrize("numbers", [(1, 3), (2, 3), (1, 1), (1, 0, 2)])
+def test_lines_that_are_missing_or_moved_are_an_error(numbers: tuple[int, ...]) -> None:
+    entries = [journal.encode_entry(TimerFired(0.0, "x"), [], number) for number in numbers]
+    with pytest.raises(journal.Gap, match="lines are missing or moved"):
+        list(journal._read(iter(entries)))
+
+
+def test_lines_without_numbers_are_taken_as_they_come() -> None:
+    entries = [journal.encode_entry(TimerFired(0.0, "x"), [])] * 3
+    assert len(list(journal._read(iter(entries)))) == 3
+    assert b"number" not in entries[0]
+
+
 def test_a_torn_line_in_the_middle_is_an_error() -> None:
     with pytest.raises(journal.JournalError, match="line 2") as caught:
         journal.replay([header(), b'{"event":\n', b"{}\n"], lambda _: Mute())

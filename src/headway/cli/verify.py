@@ -13,7 +13,7 @@ from headway.cli.console import err, fail, out
 from headway.compose.recipe import replay
 from headway.compose.registry import PluginError, find
 from headway.compose.source import SettingsError
-from headway.wire.journal import JournalError, Mismatch, encode
+from headway.wire.journal import Gap, JournalError, Mismatch, decode_entry, encode
 
 REFRESH_EVERY = 500
 COLUMNS = (TextColumn("replaying"), BarColumn(), TextColumn("{task.fields[lines]:,} lines"), TimeRemainingColumn())
@@ -22,7 +22,8 @@ COLUMNS = (TextColumn("replaying"), BarColumn(), TextColumn("{task.fields[lines]
 def command(
     file: Annotated[Path, typer.Argument(help="Journal that `headway serve --journal FILE` wrote.")],
 ) -> None:
-    """Replay a journal and reproduce every decision. Exits 1 at the first command that differs."""
+    """Replay a journal and reproduce every decision. Exits 1 at the first command that differs, and where lines are
+    missing in between; a journal that ends early, within a line too, is one of fewer events."""
     try:
         with Progress(*COLUMNS, console=err, transient=True, disable=not err.is_terminal) as progress:
             task = progress.add_task("", total=file.stat().st_size, lines=0)
@@ -30,12 +31,17 @@ def command(
             mismatch = replay(lines, find())
     except OSError as error:
         fail(f"{file}: {error.strerror}")
+    except Gap as error:
+        fail(f"{file}: {error}", "the lines before it were reproduced; what follows cannot be without them")
     except (JournalError, SettingsError, PluginError, msgspec.DecodeError) as error:
         fail(f"{file}: {error}", "a journal is replayed by the version of Headway that wrote it")
     if mismatch is not None:
         _show(mismatch)
         raise typer.Exit(1)
-    out.print(f"[bold green]reproduced[/] {max(0, lines.count - 1):,} events, every command the same", highlight=False)
+    events = max(0, lines.count - 1 - lines.torn)
+    out.print(f"[bold green]reproduced[/] {events:,} events, every command the same", highlight=False)
+    if lines.torn:
+        out.print("the last line is cut off and was left out: its writer was ended there, or is still writing")
 
 
 class _Lines:
@@ -43,9 +49,18 @@ class _Lines:
 
     def __init__(self, file: Path, progress: Progress, task: TaskID) -> None:
         self.count = 0
+        self._unended = b""
         self._file = file
         self._progress = progress
         self._task = task
+
+    @property
+    def torn(self) -> bool:
+        """Whether the last line was cut off before its end."""
+        try:
+            return bool(self._unended and not decode_entry(self._unended))
+        except JournalError:
+            return True
 
     def __iter__(self) -> Iterator[bytes]:
         with self._file.open("rb") as lines:
@@ -55,6 +70,7 @@ class _Lines:
                 position += len(line)
                 if self.count % REFRESH_EVERY == 0:
                     self._progress.update(self._task, completed=position, lines=self.count)
+                self._unended = b"" if line.endswith(b"\n") else line
                 yield line
 
 

@@ -37,7 +37,7 @@ class JournalWriter:
         if self._file is None:
             return
         try:
-            self._file.write(encode_entry(event, commands))
+            self._file.write(encode_entry(event, commands, self.events + 1))
             if self._clock() - self._flushed_at > FLUSH_S:
                 self._file.flush()
                 self._flushed_at = self._clock()

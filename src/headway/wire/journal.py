@@ -2,7 +2,8 @@
 
 Replaying a journal through a brain made from its header must reproduce every command byte for byte; floats are written
 so that they read back exactly. Writing to a file is the body's business, and so is making a brain: `replay` takes a
-callable. A journal whose last line was cut (the process died) is valid up to there.
+callable. A journal whose last line was cut (the process died) is valid up to there. Lines are numbered, so that missing
+ones are noticed where leaving them out changes no decision.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,10 @@ class JournalError(ValueError):
         self.line = line
 
 
+class Gap(JournalError):
+    """Lines that were written are not there."""
+
+
 class Header(msgspec.Struct, frozen=True):
     """What is needed to make the same brain again: policy, seed of its chance, and both configs as JSON; and
     other policies that requests may ask for."""
@@ -41,11 +46,12 @@ class Header(msgspec.Struct, frozen=True):
     others: tuple[str, ...] = ()
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One event and the commands that followed."""
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One event and the commands that followed. `number` counts entries from 1; 0: not numbered."""
 
     event: Event
     commands: list[Command]
+    number: int = 0
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -68,6 +74,7 @@ class Decider(Protocol):
 class _Line(msgspec.Struct, frozen=True):
     event: Event
     commands: msgspec.Raw
+    number: int = 0
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -94,6 +101,7 @@ class Request(msgspec.Struct, frozen=True):
     body_bytes: int = 0
     counted_tokens: int = 0
     min_output_tokens: int = 0
+    pinned: str = ""
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -142,9 +150,9 @@ def encode_header(
     return encode(Header(VERSION, policy, seed, raw, policy_raw, others)) + b"\n"
 
 
-def encode_entry(event: Event, commands: list[Command]) -> bytes:
+def encode_entry(event: Event, commands: list[Command], number: int = 0) -> bytes:
     """One further line."""
-    return encode(Entry(event, commands)) + b"\n"
+    return encode(Entry(event, commands, number)) + b"\n"
 
 
 def decode_header(line: bytes) -> Header:
@@ -167,7 +175,8 @@ def decode_entry(line: bytes, number: int = 0) -> Entry:
 
 
 def replay(lines: Iterable[bytes], make_brain: Callable[[Header], Decider]) -> Mismatch | None:
-    """Feed a journal's events to a fresh brain; the first difference, or None. Raises JournalError."""
+    """Feed a journal's events to a fresh brain; the first difference, or None. Raises JournalError, Gap for lines that
+    are missing."""
     source = iter(lines)
     brain = make_brain(decode_header(next(source, b"")))
     for number, line in _read(source):
@@ -180,8 +189,11 @@ def replay(lines: Iterable[bytes], make_brain: Callable[[Header], Decider]) -> M
 def _read(source: Iterator[bytes]) -> Iterator[tuple[int, _Line]]:
     for number, text in enumerate(source, start=2):
         try:
-            yield number, _line(text)
+            line = _line(text)
         except (msgspec.DecodeError, RecursionError) as error:
             if not text.endswith(b"\n"):  # only the last line can be without: it was being written
                 return
             raise JournalError(number, f"not a journal entry ({error})") from error
+        if line.number not in (0, number - 1):
+            raise Gap(number, f"here should be entry {number - 1:,} and is {line.number:,}: lines are missing or moved")
+        yield number, line
