@@ -51,3 +51,10 @@ def test_versions_differ() -> None:
 def test_factors_that_make_no_sense(factor: Any) -> None:
     with pytest.raises(ConfigError, match="the factor of rope_scaling is"):
         read("x", LLAMA | scaled(4096, type="linear", factor=factor))
+    with pytest.raises(ConfigError, match="the factor of rope_scaling is"):
+        read("x", LLAMA | scaled(4096, type="yarn", factor=factor))
+
+
+def test_scaling_that_is_no_object() -> None:
+    with pytest.raises(ConfigError, match=r"rope_scaling is \[1\], not an object"):
+        read("x", LLAMA | {"rope_scaling": [1]})

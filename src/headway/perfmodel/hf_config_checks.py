@@ -17,7 +17,7 @@ RANGES: tuple[tuple[int, int, tuple[str, ...]], ...] = (
     (1, WIDTH, ("hidden_size", "n_embd", "d_model", "intermediate_size", "ffn_hidden_size", "moe_intermediate_size")),
     (1, WIDTH, ("num_attention_heads", "n_head", "n_heads", "kv_channels", "global_head_dim")),
     (1, WIDTH, ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "swa_head_dim")),
-    (1, WIDTH, ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "swa_num_key_value_heads", "mamba_n_heads")),
+    (1, WIDTH, ("qk_nope_head_dim", "v_head_dim", "swa_num_key_value_heads", "mamba_n_heads")),
     (
         0,
         WIDTH,

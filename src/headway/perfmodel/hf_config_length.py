@@ -38,11 +38,11 @@ def context(kind: str, text: Mapping[str, Any]) -> Context:
     open_ended = not named and not text.get("model_max_length")
     scaling, before, short = scaling_of(text), 0, 0
     sort = str(scaling.get("rope_type") or scaling.get("type") or "default")
-    factor, original = scaling.get("factor"), scaling.get("original_max_position_embeddings")
+    factor, original = _factor(scaling.get("factor")), scaling.get("original_max_position_embeddings")
     if sort == "yarn" and original:
-        before = round(int(original) * _factor(factor))
+        before = round(int(original) * factor)
     elif sort not in AS_WRITTEN and "gemma3" not in kind:
-        longest = round(longest * _factor(factor))
+        longest = round(longest * factor)
     if sort in ("longrope", "su"):
         short = int(text.get("original_max_position_embeddings") or (kind.startswith("phi") and original) or 0)
     return Context(longest, before or longest, short or longest, open_ended)
@@ -60,6 +60,8 @@ def scaling_of(text: Mapping[str, Any]) -> Mapping[str, Any]:
     """The scaling of rotary positions; of full attention where a file has one per kind of layer."""
     for name in ("rope_scaling", "rope_parameters"):
         found = text.get(name)
+        if found and not isinstance(found, Mapping):
+            raise ConfigError(f"config.json: {name} is {found!r:.60}, not an object")
         if isinstance(found, Mapping):
             inner = [one for one in found.values() if isinstance(one, Mapping)]
             full = found.get("full_attention")
