@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from missing import said
 from moving_tables import Found, death_table, drain_table, full_table, goals_table, pressure_table, urgent_table
 from points import POINTS, Point
 from results import FILES
@@ -314,4 +315,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

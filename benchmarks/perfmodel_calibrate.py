@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from missing import said
 from perfmodel_silicon import Point, Settings, points, summary, told
 
 from headway.perfmodel.calibration import Coefficients, Efficiency
@@ -241,4 +242,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

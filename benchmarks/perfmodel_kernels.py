@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from missing import said
 
 from headway.perfmodel import catalogue, comm
 from headway.perfmodel.calibration import HOPPER, Coefficients
@@ -143,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

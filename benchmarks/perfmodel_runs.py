@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from missing import said
 
 from headway.perfmodel import catalogue
 from headway.perfmodel.engine import Engine, EngineConfig
@@ -186,4 +187,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import perfmodel_replay as replay
+from missing import said
 from perfmodel_recipes import Recipe, recipe
 
 from headway.perfmodel import catalogue
@@ -188,4 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from missing import said
 
 from headway.perfmodel import catalogue, memory
 from headway.perfmodel.engine import Engine, EngineConfig
@@ -160,4 +161,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from missing import said
 from numpy.typing import NDArray
 from points import BENT, POINTS
 
@@ -206,4 +207,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from missing import said
 from points import POINTS, Point
 from results_table import document, limit_words, point_table
 
-from headway.compose.simulate import contenders
+from headway.compose.simulate import UnknownPolicy, contenders
 from headway.compose.traces import open_workload
 from headway.core.constants import BrainConfig, SloConfig
 from headway.sim import sweep
@@ -74,7 +75,7 @@ def main() -> None:
     points = [point for point in POINTS if not options.only or point.name in options.only]
     try:
         _bounds(points, options) if options.bounds else _tables(points, options)
-    except ValueError as error:  # traces that are not there, unknown policies: the message says which
+    except UnknownPolicy as error:
         raise SystemExit(f"error: {error}") from None
 
 
@@ -158,4 +159,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

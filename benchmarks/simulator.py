@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from missing import said
 
 from headway.compose.simulate import contenders
 from headway.compose.traces import open_workload
@@ -63,4 +64,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

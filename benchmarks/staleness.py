@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from missing import said
 from points import POINTS, Point
 from results import FILES
 
@@ -104,4 +105,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from missing import said
 
 from headway.compose.traces import open_workload
 from headway.workload.mixes import MIXES
@@ -122,4 +123,4 @@ def timed(act: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)
