@@ -23,6 +23,14 @@ def plan(trace: Path, *more: str) -> int:
     return call("plan", "--trace", str(trace), "--columns", "arrival=at,input=in,output=out", *few, *more)
 
 
+def test_a_rate_at_which_nobody_comes_is_no_reason_for_more_replicas(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It answered "> 64": no request arrived, and that counted as missed."""
+    assert plan(trace, "--rate", "0.0001") == 1
+    assert "no request arrives within 8 s: seed 0, 0.0001/s asked for" in capsys.readouterr().err
+
+
 def test_the_smallest_fleet_and_what_it_costs(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(trace, "--rate", "20", "--price", "2", "--json") == 0
     sizes = json.loads(capsys.readouterr().out)

@@ -89,7 +89,13 @@ def test_a_generated_workload(capsys: pytest.CaptureFixture[str]) -> None:
         (("--load", "-1"), "must be positive multiples"),
         (("--columns", "arrival=x"), "input, output missing"),
         (("--generate", "chat"), "--trace FILE"),
-        (("--longest", "10"), "no request"),
+        (("--longest", "10"), "no request has 10 tokens or fewer"),
+        (("--tenant", "bob"), "no request of a tenant named 'bob'; this workload names none"),
+        (("--load", "1e-7"), "no request arrives within 4 s: .* Make the duration longer"),
+        (("--load", "1e9"), "a run has 2,000,000 at most"),
+        (("--warmup", "4"), "warmup_s: leaves nothing of the 4 s"),
+        (("--seeds", "1000000000"), "seeds: must be 1 to 10,000"),
+        (("--replicas", "1000000"), r"pools\[0\].count: must be 1 to 10,000"),
     ],
 )
 def test_errors_say_what_to_do(

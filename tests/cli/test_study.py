@@ -35,6 +35,7 @@ def test_lengths_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     [
         (("--granularity", "32,none"), "--granularity '32,none' is no list"),
         (("--granularity", "0"), "32,512,2048"),
+        (("--granularity", "32,30000"), "30,000 tokens per request are more than the pool's 20,000"),
         (("--seed", "-1"), "--seed"),
         (("--data", "nowhere.csv"), "--data: nowhere.csv"),
     ],

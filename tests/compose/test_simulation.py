@@ -3,13 +3,18 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
-from headway.compose.simulation import Simulation, at_size, checked, overlaid, read_simulation, sized, sweep
+from headway.compose.simulate import MakeBrain
+from headway.compose.simulation import Simulation, at_size, checked, overlaid, read_simulation, sized, sweep, workload
 from headway.compose.source import SettingsError
+from headway.core.constants import SloConfig
 from headway.sim.scenario import Fault, PoolSpec, Truth
+from headway.sim.sweep import NothingToSimulate, run
 from headway.sim.truth import DoesNotFit
+from headway.workload.columns import TraceError
 from headway.workload.results import RunResult
 from headway.workload.stats import Slo
 
@@ -97,18 +102,93 @@ def test_what_fits_together_nowhere_is_refused() -> None:
     assert "give a trace (--trace FILE) or" in problem({"trace": ""})
     assert "no workload is named 'chta'; did you mean \"chat\"?" in problem({"trace": "", "generate": "chta"})
     assert "must be positive for a generated" in problem({"trace": "", "generate": "chat", "duration_s": 0})
-    assert "one replica at least" in problem({"pools": [{"count": 0}]})
+    assert "one pool at least" in problem({"pools": []})
     assert "must be a map" in problem({"pools": ["h100"]})
-    assert "are 1 at least" in problem({"pools": [{"max_num_seqs": 0}]})
-    assert "are 1 at least" in problem({"pools": [{"tensor_parallel_size": -1}]})
     assert "positive multiples" in problem({"loads": [0.5, 0.0]})
     assert "positive multiples" in problem({"loads": [float("nan")]})
     assert "positive multiples" in problem({"loads": [float("inf")]})
-    assert "must be 1 or more" in problem({"seeds": 0})
-    assert "fraction below 1" in problem({"truth": {"perturb": 20}})
+    assert "belong to a trace" in problem({"trace": "", "generate": "chat", "columns": "azure"})
+    assert "leaves nothing of the 20 s" in problem({"duration_s": 20, "warmup_s": 20})
+    assert "one name at least" in problem({"policies": []})
+    assert "none twice" in problem({"policies": ["random", "random"]})
     assert "not among the policies" in problem({"reference": "random"})
     assert "replicas 0 to 3" in problem({"faults": [{"at_s": 1, "replica": 4}]})
     assert 'did you mean "loads"?' in problem({"load": [1.0]})
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"slo": {"ttft_s": -1}}, "slo.ttft_s: must be 0 or more, not -1"),
+        ({"slo": {"tpot_s": -0.1}}, "slo.tpot_s: must be 0 or more"),
+        ({"slo": {"ttft_per_prompt_token_s": -1}}, "slo.ttft_per_prompt_token_s: must be 0 or more"),
+        ({"seeds": 0}, "seeds: must be 1 to 10,000, not 0"),
+        ({"seeds": 10**9}, "seeds: must be 1 to 10,000"),
+        ({"truth": {"perturb": 20}}, "truth.perturb: must be 0 to 0.99, not 20"),
+        ({"truth": {"scrape_interval_s": 0}}, "truth.scrape_interval_s: must be 0.001 to 3,600, not 0"),
+        ({"truth": {"bytes_per_token": 0}}, "truth.bytes_per_token: must be 0.1 to 100"),
+        ({"truth": {"step_jitter": -1}}, "truth.step_jitter"),
+        ({"pools": [{"count": 0}]}, "pools[0].count: must be 1 to 10,000, not 0"),
+        ({"pools": [{}, {"max_num_seqs": 0}]}, "pools[1].max_num_seqs: must be 1 to"),
+        ({"pools": [{"tensor_parallel_size": -1}]}, "pools[0].tensor_parallel_size: must be 1 to"),
+        ({"pools": [{"kv_tokens": -5}]}, "pools[0].kv_tokens"),
+        ({"pools": [{"max_model_len": -5}]}, "pools[0].max_model_len"),
+        ({"pools": [{"api": {"base_s": -1}}]}, "pools[0].api.base_s"),
+        ({"faults": [{"at_s": -1, "replica": 0}]}, "faults[0].at_s"),
+        ({"faults": [{"at_s": 1, "replica": 0, "factor": 0, "kind": "slow"}]}, "faults[0].factor: must be 0.01 to"),
+        ({"duration_s": -1}, "duration_s: must be 0 or more"),
+        ({"warmup_s": -1}, "warmup_s: must be 0 or more"),
+        ({"length_factor": 0}, "length_factor: must be 0.001 to 1,000, not 0"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_by_name(data: dict[str, object], words: str) -> None:
+    assert words in problem(data)
+
+
+def test_policies_are_told_what_counts_as_good(tmp_path: Path) -> None:
+    """Order and pacing go by objectives; a policy that knew only the usual ones was measured by others."""
+    made = sweep(small(log(tmp_path), slo={"ttft_s": 3, "tpot_s": 0.2}))
+    usual = sweep(small(log(tmp_path)))
+    told, before = (one.contenders[0].make_brain for one in (made, usual))
+    assert isinstance(told, MakeBrain)
+    assert isinstance(before, MakeBrain)
+    assert (told.config.slo.ttft_s, told.config.slo.tpot_s) == (3.0, 0.2)
+    assert before.config.slo == SloConfig()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"loads": [1e-9]}, r"no request arrives within 20 s: seed 0, .*\(load 1e-09\)\. Make the duration longer"),
+        ({"loads": [1e-3], "warmup_s": 19.999}, "no request arrives within 20 s after a warm-up of 19.999 s"),
+    ],
+)
+def test_a_run_without_requests_says_what_to_change(tmp_path: Path, more: dict[str, object], words: str) -> None:
+    made = sweep(small(log(tmp_path), **more))
+    with pytest.raises(NothingToSimulate, match=words):
+        run(made, jobs=1)
+
+
+def test_a_run_that_would_never_end_is_refused_before_it_begins(tmp_path: Path) -> None:
+    with pytest.raises(NothingToSimulate, match=r"a run has 2,000,000 at most\. Make the load \(or rate\) lower"):
+        sweep(small(log(tmp_path), loads=[1e9]))
+    with pytest.raises(NothingToSimulate, match="2,000,000 at most"):
+        sized(small(log(tmp_path)), 1e6)
+    with pytest.raises(NothingToSimulate, match="2,000,000 at most"):
+        sweep(checked({"generate": "diurnal", "loads": [1e9]}))
+
+
+def test_what_is_generated_is_shortened_and_cut_like_a_trace() -> None:
+    """--length-factor, --longest and --tenant were without effect on generated workloads, or not as said."""
+    usual = workload(checked({"generate": "chat"}), 2.0, 100.0)
+    short = workload(checked({"generate": "chat", "length_factor": 0.1, "longest": 800}), 2.0, 100.0)
+    sizes = [[r.prompt_tokens + r.output_tokens for r in load.requests] for load in (usual, short)]
+    assert np.mean(sizes[1]) < 0.3 * np.mean(sizes[0])
+    assert max(sizes[1]) <= 800
+    with pytest.raises(TraceError, match="no request has 1 tokens or fewer"):
+        workload(checked({"generate": "chat", "longest": 1}), 2.0, 100.0)
+    with pytest.raises(TraceError, match="names none"):
+        workload(checked({"generate": "chat", "tenant": "x"}), 2.0, 100.0)
 
 
 def test_what_the_hardware_cannot_do_is_refused(tmp_path: Path) -> None:

@@ -58,7 +58,6 @@ def test_lengths_get_arrivals() -> None:
     assert {(r.prompt_tokens, r.output_tokens) for r in load.requests} == {(74, 918)}
     assert len(load.requests) == pytest.approx(500, rel=0.2)
     assert "left out" in load.how[-1]
-    assert opened(LENGTHS[:1]).requests == []
 
 
 def test_profiles_get_sessions() -> None:
@@ -82,6 +81,18 @@ def test_what_nobody_knows(lines: list[str], found: str) -> None:
 def test_an_empty_file_is_called_empty() -> None:
     with pytest.raises(TraceError, match="nothing in the file"):
         opened([])
+    for header in (AZURE[0], LENGTHS[0]):
+        with pytest.raises(TraceError, match="a header and no request"):
+            opened([header])
+
+
+def test_a_choice_that_leaves_nothing_says_what_there_is() -> None:
+    with pytest.raises(TraceError, match="no request of a tenant named 'bob'; this workload names none"):
+        opened(AZURE, Options(tenant="bob"))
+    with pytest.raises(TraceError, match="named 'bob'; there are client-0, client-7"):
+        opened(RATES, Options(span_s=600.0, tenant="bob"), TOKENS)
+    with pytest.raises(TraceError, match="no request has 12 tokens or fewer, prompt and output: the shortest has 13"):
+        opened(AZURE, Options(longest=12))
 
 
 def test_columns_called_what_they_mean_need_no_mapping() -> None:

@@ -27,6 +27,31 @@ MOONCAKE_LINES = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("stamp", "second"),
+    [
+        ("2024-05-10 00:00:01.009930", 1.00993),
+        ("2024-05-10 00:00:01.009930+00:00", 1.00993),
+        ("2024-05-10T00:00:01.5Z", 1.5),
+        ("2024-05-10 02:00:01+02", 1.0),
+        ("2024-05-09 18:30:01 -0530", 1.0),
+        ("2024-05-10 00:01 UTC", 60.0),
+        ("2024-05-10 00:00:01.1234567", 1.1234567),
+    ],
+)
+def test_timestamps_say_where_their_clock_stands(stamp: str, second: float) -> None:
+    """Azure's trace of 2024 ends in +00:00, of which numpy warned on standard error."""
+    rows = ["TIMESTAMP,ContextTokens,GeneratedTokens", "2024-05-10 00:00:00,1,1", f"{stamp},2,1"]
+    found = read(rows, FORMATS["azure"], np.random.default_rng(0))
+    assert found[-1].arrival_s == pytest.approx(second, abs=1e-6)
+
+
+@pytest.mark.parametrize("stamp", ["2024-05-10 00:00:01 GMT+1", "10.05.2024 00:00", "noon", "12:00:00+99:99", ""])
+def test_what_is_no_timestamp_is_refused(stamp: str) -> None:
+    with pytest.raises(TraceError, match="request 1"):
+        read(["TIMESTAMP,ContextTokens,GeneratedTokens", f"{stamp},2,1"], FORMATS["azure"], np.random.default_rng(0))
+
+
 def test_azure_timestamps_cross_midnight_exactly() -> None:
     first, second = read(AZURE_LINES, AZURE, rng())
     assert (first.arrival_s, first.prompt_tokens, first.output_tokens) == (0.0, 374, 44)
@@ -80,7 +105,7 @@ def test_generic_csv_with_sessions_grows_and_compacts() -> None:
         ([*AZURE_LINES, "2023-11-17 00:00:01,1,inf"], AZURE, "request 3: a length of inf"),
         ([*AZURE_LINES, "2023-11-17 00:00:01,-1,1"], AZURE, "request 3: a length of -1"),
         ([*AZURE_LINES, "2023-11-17 00:00:01,99999999999999999999,1"], AZURE, "longer than 10,000,000 tokens"),
-        ([*AZURE_LINES, "NaT,1,1"], AZURE, "request 3: an arrival at NaT"),
+        ([*AZURE_LINES, "NaT,1,1"], AZURE, "request 3: .NaT. is no timestamp"),
         (['{"timestamp":"inf","input_length":5,"output_length":5,"hash_ids":[1]}'], MOONCAKE, "request 1: an arrival"),
         (['{"timestamp":0,"x":' + "[" * 100_000], MOONCAKE, "line 1"),
         (['{"timestamp":0,"input_length":5,"output_length":5,"hash_ids":["x"]}'], MOONCAKE, "request 1"),

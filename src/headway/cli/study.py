@@ -43,7 +43,7 @@ def command(
     ] = False,
 ) -> None:
     """Contiguous best-fit, buddy and paged allocators on one list of requests: fragmentation, and requests it costs."""
-    units = _units(granularity)
+    units = _units(granularity, kv_tokens)
     try:
         requests = open_workload(data, np.random.default_rng(seed), Options(span_s=GENERATED)).requests
         lengths = [(request.prompt_tokens, request.output_tokens) for request in requests]
@@ -65,11 +65,13 @@ def command(
             fail(f"--plot {plot}: {error}", code=2)
 
 
-def _units(text: str) -> list[int]:
+def _units(text: str, most: int) -> list[int]:
     try:
         units = [int(part) for part in text.split(",")]
     except ValueError:
         units = []
     if not units or min(units) < 1:
         fail(f"--granularity {text!r} is no list of positive numbers", "write it like 32,512,2048", code=2)
+    if max(units) > most:
+        fail(f"--granularity: {max(units):,} tokens per request are more than the pool's {most:,} (--kv-tokens)", code=2)
     return units

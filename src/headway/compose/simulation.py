@@ -4,20 +4,22 @@ A file and flags meet as plain data (`overlaid`), so that every flag can also st
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from headway.compose import ranges
 from headway.compose.load import convert, near, read
 from headway.compose.simulate import contenders
-from headway.compose.source import Document, Problem, SettingsError
+from headway.compose.source import Document, Path, Problem, SettingsError
 from headway.compose.traces import open_workload
+from headway.core.constants import BrainConfig, SloConfig
 from headway.core.precision import floor
 from headway.sim.scenario import Fault, PoolSpec, Scenario, Truth
-from headway.sim.sweep import Sweep, prepared
+from headway.sim.sweep import Sweep, bounded, prepared
 from headway.sim.truth import engine_config
 from headway.workload.arrivals import STEADY
 from headway.workload.mixes import MIXES
@@ -122,9 +124,9 @@ def checked(data: Mapping[str, Any]) -> Simulation:
     return simulation
 
 
-def _wrong(simulation: Simulation) -> Sequence[tuple[tuple[str | int, ...], str]]:
+def _wrong(simulation: Simulation) -> Sequence[tuple[Path, str]]:
     """What fits together nowhere, as (field, reason)."""
-    found: list[tuple[tuple[str | int, ...], str]] = []
+    found: list[tuple[Path, str]] = []
     if bool(simulation.trace) == bool(simulation.generate):
         found.append(
             (("trace",), "give a trace (--trace FILE) or a workload to generate (--generate chat), one of them")
@@ -134,16 +136,16 @@ def _wrong(simulation: Simulation) -> Sequence[tuple[tuple[str | int, ...], str]
         found.append((("generate",), f"no workload is named {simulation.generate!r}{hint}"))
     if simulation.generate and not simulation.duration_s:
         found.append((("duration_s",), "must be positive for a generated workload"))
-    if not simulation.pools or any(pool.count < 1 for pool in simulation.pools):
-        found.append((("pools",), "needs one replica at least in every pool"))
-    if any(min(pool.max_num_seqs, pool.tensor_parallel_size) < 1 for pool in simulation.pools):
-        found.append((("pools",), "max_num_seqs and tensor_parallel_size are 1 at least"))
+    if simulation.generate and simulation.columns:
+        found.append((("columns",), "belong to a trace; a generated workload has none"))
+    if not simulation.pools:
+        found.append((("pools",), "needs one pool at least"))
+    if 0 < simulation.duration_s <= simulation.warmup_s:
+        found.append((("warmup_s",), f"leaves nothing of the {simulation.duration_s:g} s that are simulated"))
+    if not simulation.policies or len(set(simulation.policies)) < len(simulation.policies):
+        found.append((("policies",), "needs one name at least, and none twice"))
     if not simulation.loads or not all(0 < load < math.inf for load in simulation.loads):
         found.append((("loads",), "must be positive multiples of the fleet's capacity, such as 0.9"))
-    if simulation.seeds < 1:
-        found.append((("seeds",), "must be 1 or more"))
-    if not 0 <= simulation.truth.perturb < 1:
-        found.append((("truth", "perturb"), "must be a fraction below 1, such as 0.2"))
     if simulation.precision_floor and not floor(simulation.precision_floor):
         found.append((("precision_floor",), "is no precision, such as bf16, fp8, int4 or any"))
     if simulation.reference and simulation.reference not in simulation.policies:
@@ -152,7 +154,19 @@ def _wrong(simulation: Simulation) -> Sequence[tuple[tuple[str | int, ...], str]
     for index, fault in enumerate(simulation.faults):
         if not 0 <= fault.replica < fleet:
             found.append((("faults", index, "replica"), f"there are replicas 0 to {fleet - 1}"))
-    return found
+    return found + list(_outside(simulation))
+
+
+def _outside(simulation: Simulation) -> Iterator[tuple[Path, str]]:
+    """Numbers that make no sense wherever they stand."""
+    yield from ranges.outside(simulation, ranges.WORKLOAD, ())
+    yield from ranges.outside(simulation.truth, ranges.TRUTH, ("truth",))
+    yield from ranges.outside(simulation.slo, ranges.SLO, ("slo",))
+    for index, pool in enumerate(simulation.pools):
+        yield from ranges.outside(pool, ranges.POOL, ("pools", index))
+        yield from ranges.outside(pool.api, ranges.API, ("pools", index, "api"))
+    for index, fault in enumerate(simulation.faults):
+        yield from ranges.outside(fault, ranges.FAULT, ("faults", index))
 
 
 def scenario(simulation: Simulation) -> Scenario:
@@ -183,6 +197,7 @@ def workload(simulation: Simulation, rate: float = BASE_RATE, span_s: float = 0.
 def sweep(simulation: Simulation, detail: bool = False) -> Sweep:
     """All runs to be made, its capacity measured. Raises ValueError for what cannot be simulated."""
     made = msgspec.structs.replace(_measured(simulation), detail=detail)
+    bounded(made.capacity_rps * max(made.loads), made.duration_s or made.workload.span_s)
     return _dense_enough(simulation, made, made.capacity_rps * max(made.loads))
 
 
@@ -196,6 +211,7 @@ def sized(simulation: Simulation, rate: float) -> tuple[Sweep, float]:
     pool = msgspec.structs.replace(simulation.pools[0], count=1)
     made = _measured(msgspec.structs.replace(simulation, pools=(pool,), loads=(1.0,)))
     wanted = rate or made.workload.rate_rps
+    bounded(wanted, made.duration_s or made.workload.span_s)
     asked = msgspec.structs.replace(made, capacity_rps=wanted)
     return _dense_enough(simulation, asked, wanted), made.capacity_rps
 
@@ -215,12 +231,17 @@ def _measured(simulation: Simulation) -> Sweep:
         Sweep(
             scenario=scenario(simulation),
             workload=workload(simulation, span_s=PROFILED_S if _has_profile(simulation) else 0.0),
-            contenders=contenders(simulation.policies),
+            contenders=contenders(simulation.policies, BrainConfig(slo=_objectives(simulation.slo))),
             loads=simulation.loads,
             seeds=simulation.seeds,
             duration_s=simulation.duration_s,
         )
     )
+
+
+def _objectives(slo: Slo) -> SloConfig:
+    """What is wanted, as a gateway would be told."""
+    return SloConfig(slo.ttft_s, slo.ttft_per_prompt_token_s, slo.tpot_s)
 
 
 def _dense_enough(simulation: Simulation, made: Sweep, rate: float) -> Sweep:

@@ -9,10 +9,13 @@ import numpy as np
 from headway.workload.columns import TraceError
 from headway.workload.mixes import MIXES, generated
 from headway.workload.request import Workload
-from headway.workload.sources import Options, read_trace
+from headway.workload.sources import Options, fitted, read_trace
 
 RATES, HISTOGRAMS = ("servegen_rates", ".csv"), ("servegen_tokens", ".jsonl")
 """How the two files of a ServeGen pool are named; the second is looked for beside the first."""
+
+GENERATED = 32_768
+"""Tokens, prompt and output, that a generated request has at most."""
 
 
 def open_workload(what: str, rng: np.random.Generator, options: Options | None = None) -> Workload:
@@ -22,7 +25,9 @@ def open_workload(what: str, rng: np.random.Generator, options: Options | None =
     """
     options = options or Options()
     if what in MIXES:
-        return generated(what, options.rate, options.span_s, rng, options.cv, options.longest or 32_768)
+        longest = round((options.longest or GENERATED) / options.length_factor)
+        made = generated(what, options.rate, options.span_s, rng, options.cv, longest)
+        return fitted(made, options)
     path = Path(what)
     try:
         return read_trace(what_of(path), read_lines(path), rng, options, _second(path))

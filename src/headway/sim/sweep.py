@@ -16,6 +16,13 @@ from headway.workload.request import Workload
 from headway.workload.results import Run
 from headway.workload.scaling import draw
 
+MOST_REQUESTS = 2_000_000
+"""Of one run. They and what becomes of them are kept in memory: two or three gigabytes."""
+
+
+class NothingToSimulate(ValueError):
+    """A run would have no request that counts, or more than can be simulated; the text says what to change."""
+
 
 class Contender(msgspec.Struct, frozen=True):
     """A policy by the name it is reported under, a maker of its brains, whether it may see the future, and whether
@@ -64,9 +71,30 @@ def prepared(sweep: Sweep) -> Sweep:
 
 
 def arrivals(sweep: Sweep, load: int, seed: int) -> Workload:
-    """What arrives in all runs of one load and seed."""
-    factor = sweep.loads[load] * sweep.capacity_rps / sweep.workload.rate_rps
-    return draw(sweep.workload, factor, sweep.duration_s, np.random.default_rng([seed, 20_260]))
+    """What arrives in all runs of one load and seed. Raises NothingToSimulate."""
+    rate = sweep.loads[load] * sweep.capacity_rps
+    length_s = sweep.duration_s or sweep.workload.span_s
+    bounded(rate, length_s)
+    factor = rate / sweep.workload.rate_rps
+    drawn = draw(sweep.workload, factor, sweep.duration_s, np.random.default_rng([seed, 20_260]))
+    warmup_s = sweep.scenario.warmup_s
+    if not drawn.requests or drawn.requests[-1].arrival_s < warmup_s:
+        after = f" after a warm-up of {warmup_s:g} s" if warmup_s else ""
+        raise NothingToSimulate(
+            f"no request arrives within {length_s:g} s{after}: seed {seed}, {rate:.3g}/s asked for (load "
+            f"{sweep.loads[load]:g}). Make the duration longer, the load or rate higher, or requests shorter "
+            "(length_factor) where they are what makes the rate so low"
+        )
+    return drawn
+
+
+def bounded(rate: float, length_s: float) -> None:
+    """Refuse so many requests that no run of them would end. Raises NothingToSimulate."""
+    if rate * length_s > MOST_REQUESTS:
+        raise NothingToSimulate(
+            f"{rate:,.3g} requests/s for {length_s:g} s are {rate * length_s:,.3g} requests; a run has "
+            f"{MOST_REQUESTS:,} at most. Make the load (or rate) lower or the duration shorter"
+        )
 
 
 def run(sweep: Sweep, jobs: int = 0, progress: Callable[[Cell, Run], None] | None = None) -> list[Run]:

@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+from headway.workload.columns import TraceError
 from headway.workload.request import Request, Segment, Workload
+
+_NAMED = 12
+"""Names in a message."""
 
 
 def shorten(load: Workload, factor: float) -> Workload:
@@ -17,17 +21,32 @@ def shorten(load: Workload, factor: float) -> Workload:
 
 
 def within(load: Workload, longest: int) -> Workload:
-    """Without the requests whose prompt and output are longer than `longest` tokens together."""
+    """Without the requests whose prompt and output are longer than `longest` tokens together. Raises TraceError if all
+    are."""
     kept = [request for request in load.requests if request.prompt_tokens + request.output_tokens <= longest]
+    if load.requests and not kept:
+        shortest = min(request.prompt_tokens + request.output_tokens for request in load.requests)
+        raise TraceError(
+            f"no request has {longest:,} tokens or fewer, prompt and output: the shortest has {shortest:,}"
+        )
     gone = len(load.requests) - len(kept)
     how = f"left out {gone:,} of {len(load.requests):,} requests longer than {longest:,} tokens"
     return Workload(load.name, kept, load.span_s, (*load.how, how) if gone else load.how)
 
 
 def only(load: Workload, tenant: str) -> Workload:
-    """One tenant's requests."""
+    """One tenant's requests. Raises TraceError if there are none."""
     kept = [request for request in load.requests if request.tenant == tenant]
+    if not kept:
+        raise TraceError(f"no request of a tenant named {tenant!r}; {_tenants(load)}")
     return Workload(load.name, kept, load.span_s, (*load.how, f"tenant {tenant} only"))
+
+
+def _tenants(load: Workload) -> str:
+    names = sorted({request.tenant for request in load.requests} - {""})
+    if not names:
+        return "this workload names none (--columns tenant=... says which column does)"
+    return f"there are {', '.join(names[:_NAMED])}" + (f" and {len(names) - _NAMED:,} more" * (len(names) > _NAMED))
 
 
 class _Shorter:

@@ -53,6 +53,15 @@ def read_trace(
     """
     options = options or Options()
     load = _read(name, lines, rng, options, second)
+    if not load.requests:
+        raise TraceError(
+            "there is a header and no request in the file" if len(lines) < 2 else "no request comes of this file"
+        )
+    return fitted(load, options)
+
+
+def fitted(load: Workload, options: Options) -> Workload:
+    """One tenant's requests, shorter, and nothing too long, as the options say. Raises TraceError if none is left."""
     if options.tenant:
         load = only(load, options.tenant)
     if options.length_factor != 1.0:

@@ -10,6 +10,7 @@ shared); else unshared.
 
 import csv
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -25,6 +26,11 @@ MAX_TOKENS = 10_000_000
 
 SPAN_S = 3600.0
 """Seconds over which sessions are spread whose trace says only what happened within each."""
+
+_ZONED = re.compile(r"(.*?\d:\d\d[:.\d]*) ?(?:Z|UTC|([+-])(\d\d):?(\d\d)?)")
+"""A timestamp that says where its clock stands: Z, +00:00, -0530, +02."""
+
+_STAMP = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d([.]\d+)?)?)?)?)?")
 
 _SESSION_KEYS = 1 << 40
 """Keys of segments that a session or a lone request made start here, above any hash id seen in public traces."""
@@ -121,14 +127,22 @@ def _tokens(value: object, unit_tokens: float) -> int:
 
 
 def _seconds(value: object, columns: Columns) -> float:
-    if columns.arrival_unit_s:
-        seconds = float(str(value)) * columns.arrival_unit_s
-    else:
-        stamp = np.datetime64(str(value).strip().replace(" ", "T"), "ns")
-        seconds = math.nan if np.isnat(stamp) else float(stamp.astype(np.int64)) * 1e-9
+    text = str(value).strip()
+    seconds = float(text) * columns.arrival_unit_s if columns.arrival_unit_s else _since_epoch(text)
     if not math.isfinite(seconds):
         raise ValueError(f"an arrival at {value} is none")
     return seconds
+
+
+def _since_epoch(text: str) -> float:
+    """Seconds of a timestamp, in UTC unless it says otherwise. Raises ValueError for what is none."""
+    offset_s = 0.0
+    if zoned := _ZONED.fullmatch(text):
+        text, sign, hours, minutes = zoned.groups(default="0")
+        offset_s = (3600.0 * int(hours) + 60.0 * int(minutes)) * (-1.0 if sign == "-" else 1.0)
+    if not _STAMP.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no timestamp, such as 2024-05-10 12:30:00.5+02:00")
+    return float(np.datetime64(text.replace(" ", "T"), "ns").astype(np.int64)) * 1e-9 - offset_s
 
 
 def _number(rows: Sequence[Logged]) -> None:
