@@ -56,6 +56,32 @@ def test_what_only_wiring_can_find_has_its_line_too(tmp_path: Path, capsys: Capt
     assert "line 2: policy.name: no policy is named 'hedroom'" in capsys.readouterr().err
 
 
+def test_what_is_doubtful_is_a_warning_with_its_line(tmp_path: Path, capsys: Captured) -> None:
+    text = (
+        "replicas:\n  - http://a/v1\n  - url: http://b\n    gpu: h100-81gb\n"
+        "models:\n  x: y\n  y: z\n  w: [w, x]\n  v: [y, x]\n"
+    )
+    assert call("check", written(tmp_path, text)) == 0
+    captured = capsys.readouterr()
+    for words in (
+        "line 2: replicas[0].url: the /v1 at its end is left out",
+        "line 4: replicas[1].gpu: unknown GPU 'h100-81gb'",
+        "line 6: models.x: leads to y, which is an alias, too",
+        "line 9: models.v: leads to y and x",
+    ):
+        assert words in captured.err
+    assert captured.err.count("warning") == 4
+    assert "http://a " in captured.out
+
+
+@pytest.mark.parametrize("place", ["nosuch/x.j", "."])
+def test_a_journal_that_cannot_be_is_an_error(tmp_path: Path, capsys: Captured, place: str) -> None:
+    assert call("check", written(tmp_path, f"seed: 1\njournal: {tmp_path / place}\n")) == 1
+    assert "line 2: journal: " in capsys.readouterr().err
+    assert call("check", written(tmp_path, f"journal: {tmp_path / 'x.j'}\n")) == 0
+    assert not (tmp_path / "x.j").exists()
+
+
 def test_a_file_is_needed(capsys: Captured) -> None:
     assert call("check") == 2
     assert "headway check headway.yaml" in capsys.readouterr().err

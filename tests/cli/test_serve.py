@@ -35,6 +35,11 @@ def test_a_wrong_file_is_explained(tmp_path: Path, capsys: Captured) -> None:
         (["--replica", "http://a", "--host", "0.0.0.0", "--port", "99999"], "listen.port"),
         (["--replica", "http://a", "--log-level", "loud"], "logging.level"),
         (["--replica", "http://a", "--replica", "http://a/"], "listed twice"),
+        (
+            ["--replica", "http://a", "--port", "7000", "--admin-port", "7000"],
+            "admin.port: 7000 is the port of clients",
+        ),
+        (["--replica", "http://a", "--host", "nosuch.invalid", "--admin-port", "0"], "nosuch.invalid (--host)"),
     ],
 )
 def test_wrong_flags_are_explained(flags: list[str], words: str, capsys: Captured) -> None:

@@ -59,12 +59,38 @@ def test_shorthands() -> None:
         ("models:\n  a: []\n", "line 2: models.a: "),
         ("requests: {inject_usage: maybe}\n", "line 1: requests.inject_usage: "),
         ("- a\n", "must be a map of sections"),
-        ("replicas: [http://a, http://a/]\n", "http://a is listed twice"),
+        ("replicas: [http://a, http://a/]\n", "line 1: replicas: http://a is listed twice"),
+        ("replicas: [http://a, http://A/v1/]\n", "http://a is listed twice"),
+        ("listen: {}\nadmin:\n  port: 8800\n", "line 3: admin.port: 8800 is the port of clients (listen.port), too"),
+        ("listen: {port: 5, host: '::'}\nadmin: {port: 5}\n", "admin.port: 5 is the port of clients"),
+        ("listen: {port: 5, host: localhost}\nadmin: {port: 5}\n", "admin.port: 5 is the port of clients"),
+        ("limits:\n  max_head_bytes: 1\n", "line 2: limits.max_head_bytes: "),
+        ("limits:\n  max_headers: 1\n", "line 2: limits.max_headers: "),
+        ("limits:\n  max_uri_bytes: 9\n", "line 2: limits.max_uri_bytes: "),
+        ("limits:\n  buffered_body_bytes: 9\n", "line 2: limits.buffered_body_bytes: 9 has no room for one body"),
+        ("models:\n  '': x\n", "line 2: models: a name is empty"),
+        ("models:\n  a: ['']\n", "line 2: models.a[0]: "),
+        ("replicas: [{url: http://a, serves: {'': m}}]\n", "line 1: replicas[0].serves: a name is empty"),
+        ("seed: 1\nmodels:\n  llama-3.1: llama-3.1\n", "models.llama-3.1: leads back to itself"),
+        ("models:\n  a: b\n  b: c\n  c: a\n", "models.a: leads back to itself (a -> b -> c -> a)"),
     ],
 )
 def test_errors_name_field_and_line(text: str, words: str) -> None:
     (problem,) = problems(text)
     assert words in problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "listen: {port: 5, host: 10.0.0.1}\nadmin: {port: 5}\n",
+        "listen: {port: 8801}\nadmin: {enabled: false}\n",
+        "listen: {port: 0}\nadmin: {port: 0}\n",
+        "models: {a: [a, a-fp8], b: [a, b]}\n",  # a name may stand for itself and others
+    ],
+)
+def test_what_only_looks_wrong_is_taken(text: str) -> None:
+    assert settings(text)
 
 
 def test_all_problems_are_reported_at_once_in_order() -> None:

@@ -89,14 +89,14 @@ def test_the_admin_port_may_be_open_with_a_token_or_be_off() -> None:
 
 def test_every_section_reaches_the_data_plane() -> None:
     gateway = plan(
-        "limits: {max_body_bytes: 5}\ntimeouts: {idle_s: 7}\ncors: {origins: ['*']}\n"
+        "limits: {max_body_bytes: 99}\ntimeouts: {idle_s: 7}\ncors: {origins: ['*']}\n"
         "requests: {paths: [/x], session_headers: [X-S], deadline_header: X-D, inject_usage: never,"
         " priority_header: X-P, policy_header: X-Q, precision_header: X-R, hints_header: X-H}\n"
         "batching: {m: {max: 9}}\n"
         "upstream: {preserve_host: true, trust_forwarded: true, forward_authorization: true}\n"
         "listen: {host: '::1', port: 0, backlog: 9}\n"
     ).gateway
-    assert gateway.limits.max_body_bytes == 5
+    assert gateway.limits.max_body_bytes == 99
     assert gateway.timeouts.idle_s == 7.0
     assert gateway.cors.origins == ("*",)
     assert (gateway.paths, gateway.session_headers, gateway.deadline_header) == (("/x",), ("x-s",), "x-d")

@@ -46,6 +46,9 @@ def test_an_empty_file_is_an_empty_map() -> None:
         ("listen:\n  port: 1\n  port: 2\n", 3, "listen.port: is written twice"),
         ("a: !!python/object:os.system 1\n", 1, "not valid YAML"),
         ("a: 1\n---\nb: 2\n", 2, "not valid YAML"),
+        ("a: 1\n1: b\n", 2, 'the key 1 must be text: write "1"'),
+        ("a:\n  - x: 1\n    on: 2\n", 3, 'a[0]: the key on must be text: write "on"'),
+        ("a: 1\n~: 2\n", 2, "the key ~ must be text"),
     ],
 )
 def test_bad_documents_name_the_line(text: str, line: int, words: str) -> None:

@@ -89,3 +89,17 @@ def test_a_secret_is_not_repeated_in_the_reason() -> None:
 @pytest.mark.parametrize("text", ["127.0.0.1", "10.1.2.3", "192.168.0.1", "::1", "fd00::1", "8.8.8.8"])
 def test_loopback_private_and_public_addresses_may_be_replicas(text: str) -> None:
     assert address_refused(ipaddress.ip_address(text)) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("http://a:1/v1", "http://a:1"),
+        ("http://a:1/v1/", "http://a:1"),
+        ("http://a:1/llm/v1", "http://a:1/llm"),
+        ("http://a:1/v10", "http://a:1/v10"),
+        ("http://a:1/xv1", "http://a:1/xv1"),
+    ],
+)
+def test_the_address_that_openai_clients_are_given_may_be_used(text: str, url: str) -> None:
+    assert replica_url(text) == url

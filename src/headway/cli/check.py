@@ -12,12 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from headway.cli.console import err, fail, out
+from headway.compose.advice import advice, journal_problem
 from headway.compose.load import read, validate
 from headway.compose.plan import Plan, make_plan
 from headway.compose.reference import constants_reference, settings_reference
 from headway.compose.registry import PluginError, Registry, find
 from headway.compose.schema import schema
-from headway.compose.source import Document, SettingsError
+from headway.compose.source import Document, Problem, SettingsError
 from headway.coordinate.static import AUTO, Entry
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
@@ -57,17 +58,23 @@ def command(
         return
     if file is None:
         fail("name a settings file", "headway check headway.yaml", code=2)
-    plan = _plan(file, registry)
+    plan, document = _plan(file, registry)
     _explain(plan)
+    for doubt in advice(plan.settings):
+        located = msgspec.structs.replace(doubt, line=document.line(doubt.path))
+        err.print(f"[bold yellow]warning[/] {escape(f'{file}: {located}')}", highlight=False, soft_wrap=True)
     if probe:
         asyncio.run(_probe(plan))
 
 
-def _plan(file: Path, registry: Registry) -> Plan:
+def _plan(file: Path, registry: Registry) -> tuple[Plan, Document]:
     document = Document(str(file), {}, {}, {})
     try:
         document = read(file)
-        return make_plan(validate(document), registry)
+        plan = make_plan(validate(document), registry)
+        if plan.settings.journal is not None and (reason := journal_problem(plan.settings.journal)):
+            raise SettingsError("settings", [Problem(("journal",), reason)])
+        return plan, document
     except SettingsError as error:
         problems = error.located(document).problems
         for problem in problems:

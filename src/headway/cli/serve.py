@@ -5,10 +5,12 @@ import errno
 import gc
 import json
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+import structlog
 import typer
 import uvloop
 from rich.markup import escape
@@ -16,6 +18,7 @@ from rich.table import Table
 
 from headway import __version__
 from headway.cli.console import err, fail
+from headway.compose.advice import advice
 from headway.compose.build import App
 from headway.compose.discovery import look_around
 from headway.compose.files import raise_file_limit, within_file_limit
@@ -25,6 +28,8 @@ from headway.compose.registry import PluginError, Registry, find
 from headway.compose.settings import Settings
 from headway.compose.source import Document, SettingsError
 from headway.telemetry.logs import configure
+
+log = structlog.get_logger(__name__)
 
 GC_ALLOCATIONS = 20_000
 """Python looks for cycles once so many objects outlive those that died. Requests make no cycles, and what outlives them
@@ -79,6 +84,8 @@ def command(
 def _serve(plan: Plan, registry: Registry, ready_file: Path | None, exit_with_parent: bool) -> None:
     logging = plan.settings.logging
     logs = configure(logging.level, JSON[logging.format], plan.secrets)
+    for doubt in advice(plan.settings):
+        log.warning(str(doubt))
     plan = within_file_limit(plan, raise_file_limit())
     app = App(plan, registry, logs.access if logging.access else None)
     app.telemetry.watch("headway_log_lines_dropped_total", "Log lines not written.", lambda: logs.sink.dropped)
@@ -155,6 +162,11 @@ def _welcome(app: App, ready_file: Path | None) -> None:
 
 def _explain(error: OSError, settings: Settings) -> NoReturn:
     listen, admin = settings.listen, settings.admin
+    if isinstance(error, socket.gaierror):
+        fail(
+            f"cannot listen on {listen.host} (--host) or {admin.host} (admin.host): {error.strerror}",
+            "name addresses of this machine: 127.0.0.1, or 0.0.0.0 for all of them",
+        )
     if error.filename is not None and error.filename == str(settings.journal):
         fail(f"cannot write the journal {error.filename}: {error.strerror}", "name another file with --journal")
     if error.filename is not None:

@@ -95,6 +95,10 @@ def _fit(secret: str, field: Path) -> str:
 def _problem(document: Document, detail: dict[str, Any]) -> Problem:
     path: Path = tuple(detail["loc"])
     kind, message = detail["type"], str(detail["msg"])
+    if path[-1:] == ("[key]",):
+        path = path[:-1]
+        if not path[-1]:
+            return Problem(path[:-1], "a name is empty", document.line(path))
     if kind == "extra_forbidden":
         known, word = _fields_at(path[:-1]), str(path[-1])
         inside = _sections_with(word) if len(path) == 1 else ""
@@ -102,13 +106,23 @@ def _problem(document: Document, detail: dict[str, Any]) -> Problem:
     elif kind == "missing":
         message = "is required"
     elif kind == "value_error":
-        message = message.removeprefix("Value error, ")
+        inner, message = _said_of(message.removeprefix("Value error, "), path)
+        path = (*path, *inner)
     else:
         message = message[:1].lower() + message[1:]
         raw = document.raw.get(path)
         if raw is not None and not SENSITIVE.match(str(path[-1])):
             message = f"{message} (found {raw!r})"
     return Problem(path, message, document.line(path))
+
+
+def _said_of(message: str, path: Path) -> tuple[Path, str]:
+    """What looks at several fields names one first (`port: is taken`): that one, below `path`, and the rest."""
+    field, colon, rest = message.partition(": ")
+    parts = tuple(field.split("."))
+    if not colon or path[:1] == ("models",) or parts[0] not in _fields_at(path):
+        return (), message
+    return parts, rest
 
 
 def _fields_at(path: Path) -> set[str]:

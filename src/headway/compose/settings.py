@@ -13,8 +13,11 @@ from headway.compose.keyfile import NAME
 from headway.compose.settings_base import Port, Seconds, Section
 from headway.compose.settings_pressure import Affinity, Degradation, Migration, TenantLimits
 from headway.compose.settings_traffic import Batching, Cors, Limits, Listen, Requests, Timeouts, Upstream
+from headway.coordinate.validate import replica_url
 
 TenantName = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
+ModelName = Annotated[str, Field(min_length=1)]
+ANY_HOST = frozenset({"", "0.0.0.0", "::"})
 
 
 class Admin(Section):
@@ -34,12 +37,14 @@ class Admin(Section):
 class Replica(Section):
     """One serving engine. A plain URL is enough: engine, model and sizes are detected."""
 
-    url: str = Field(description="http(s) URL of the engine, with a path prefix if it has one.")
+    url: str = Field(description="http(s) URL of the engine, with a path prefix if it has one; without /v1.")
     engine: str = Field(
         default="auto", description="Dialect of the engine (vllm, sglang, llamacpp ...), auto to detect it."
     )
     model: str = Field(default="", description="Name of the model it serves; detected when empty.")
-    serves: dict[str, str] = Field(default={}, description="Further names clients may use -> name this engine knows.")
+    serves: dict[ModelName, ModelName] = Field(
+        default={}, description="Further names clients may use -> name this engine knows."
+    )
     api_key: SecretStr | None = Field(default=None, description="Key sent to this engine as a bearer token.")
     api_key_file: Path | None = Field(
         default=None, description="File that holds the key; a trailing newline is dropped."
@@ -118,7 +123,7 @@ def _as_names(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[list[str], BeforeValidator(_as_names), Field(min_length=1)]
+Names = Annotated[list[ModelName], BeforeValidator(_as_names), Field(min_length=1)]
 
 
 class Settings(Section):
@@ -130,9 +135,10 @@ class Settings(Section):
         default=[], description="Serving engines: URLs, or maps with more."
     )
     policy: Annotated[Policy, BeforeValidator(_as_policy)] = Policy()
-    models: dict[str, Names] = Field(
+    models: dict[ModelName, Names] = Field(
         default={},
-        description="Alias -> model names, most wanted first; each replica gets the first of them that it serves. The "
+        description="Alias -> model names, most wanted first; each replica gets the first of them that it serves "
+        "(names that engines know: an alias of an alias is not followed). The "
         "alias stands for the precision of the most wanted; requests get less only if they say so.",
     )
     keys_file: Path | None = Field(
@@ -149,7 +155,7 @@ class Settings(Section):
         description="Share of a model's requests that a version registered later gets at once, and again each minute; "
         "0: all of them, at once.",
     )
-    batching: dict[str, Batching] = Field(
+    batching: dict[ModelName, Batching] = Field(
         default={},
         description="Model -> how its embeddings and one-prompt completions are merged, for engines that do not batch.",
     )
@@ -163,7 +169,7 @@ class Settings(Section):
     degradation: Degradation = Degradation()
     migration: Migration = Migration()
     logging: Logging = Logging()
-    tokenizers: dict[str, Path] = Field(
+    tokenizers: dict[ModelName, Path] = Field(
         default={},
         description="Model -> the engine's own tokenizer.json, to count prompts by it. Needs `headway[tokenizers]`.",
     )
@@ -182,9 +188,29 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _ports_differ(self) -> "Settings":
+        listen, admin = self.listen, self.admin
+        hosts = {host.lower().replace("localhost", "127.0.0.1") for host in (listen.host, admin.host)}
+        if admin.enabled and listen.port and listen.port == admin.port and (len(hosts) == 1 or hosts & ANY_HOST):
+            raise ValueError(f"admin.port: {admin.port} is the port of clients (listen.port), too: choose another")
+        return self
+
+    @model_validator(mode="after")
+    def _aliases_lead_somewhere(self) -> "Settings":
+        only = {alias: names[0] for alias, names in self.models.items() if len(names) == 1}
+        for alias in only:
+            seen, name = [alias], only[alias]
+            while name in only and name not in seen:
+                seen.append(name)
+                name = only[name]
+            if name == alias:
+                raise ValueError(f"models.{alias}: leads back to itself ({' -> '.join([*seen, name])})")
+        return self
+
+    @model_validator(mode="after")
     def _no_replica_twice(self) -> "Settings":
-        urls = [replica.url.rstrip("/") for replica in self.replicas]
-        twice = sorted({url for url in urls if urls.count(url) > 1})
+        urls = [replica_url(replica.url) for replica in self.replicas]
+        twice = sorted({url for url in urls if isinstance(url, str) and urls.count(url) > 1})
         if twice:
             raise ValueError(f"replicas: {twice[0]} is listed twice")
         return self

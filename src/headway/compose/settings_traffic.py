@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from headway.compose.settings_base import Bytes, Port, Seconds, SecondsOrZero, Section
 from headway.compose.texts import HeaderName, HeaderText, ReadHeader, RoutePath
@@ -53,10 +53,12 @@ class Listen(Section):
 class Limits(Section):
     """Bounds on what one client may send, each with the status that says so."""
 
-    max_head_bytes: Bytes = Field(default=_L.max_head_bytes, description="Request line and headers together (431).")
-    max_uri_bytes: Bytes = Field(default=_L.max_uri_bytes, description="Request target (414).")
-    max_headers: int = Field(default=_L.max_headers, gt=0, description="Header lines (431).")
-    max_body_bytes: Bytes = Field(default=_L.max_body_bytes, description="Request body (413).")
+    max_head_bytes: int = Field(
+        default=_L.max_head_bytes, ge=1024, description="Request line and headers together (431)."
+    )
+    max_uri_bytes: int = Field(default=_L.max_uri_bytes, ge=64, description="Request target (414).")
+    max_headers: int = Field(default=_L.max_headers, ge=16, description="Header lines (431).")
+    max_body_bytes: int = Field(default=_L.max_body_bytes, ge=64, description="Request body (413).")
     head_timeout_s: Seconds = Field(
         default=_L.head_timeout_s, description="From first byte to the end of the head (408)."
     )
@@ -65,7 +67,10 @@ class Limits(Section):
     keepalive_timeout_s: Seconds = Field(
         default=_L.keepalive_timeout_s, description="Idle client connections are closed."
     )
-    buffered_body_bytes: Bytes = Field(default=_L.buffered_body_bytes, description="Bodies held by all requests (503).")
+    buffered_body_bytes: Bytes = Field(
+        default=_L.buffered_body_bytes,
+        description="Bodies held by all requests (503); no less than max_body_bytes.",
+    )
     write_high_water_bytes: Bytes = Field(
         default=_L.write_high_water_bytes, description="Unsent bytes that stop reading."
     )
@@ -74,6 +79,15 @@ class Limits(Section):
         ge=0,
         description="Clients at once; more are closed. 0: as many as the limit on open files has room for.",
     )
+
+    @model_validator(mode="after")
+    def _bodies_fit(self) -> "Limits":
+        if self.buffered_body_bytes < self.max_body_bytes:
+            raise ValueError(
+                f"buffered_body_bytes: {self.buffered_body_bytes} has no room for one body of max_body_bytes "
+                f"({self.max_body_bytes})"
+            )
+        return self
 
 
 class Timeouts(Section):

@@ -16,6 +16,7 @@ Path = tuple[str | int, ...]
 VARIABLE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 
+TEXT, MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 MAX_VALUES = 1_000_000
 """No file of 1 MB has more, unless aliases multiply them: ten lines of those can stand for as many values as one likes.
 """
@@ -81,6 +82,7 @@ def parse(text: str, source: str, environ: Mapping[str, str]) -> Document:
         if _unfolded(node, {}) > MAX_VALUES:
             raise ValueError(f"its aliases unfold into more than {MAX_VALUES:,} values")
         problems = [Problem(path, "is written twice", line) for path, line in _duplicates(node, ())]
+        problems += _odd_keys(node, ())
         data = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -143,6 +145,18 @@ def _duplicates(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
             yield from _duplicates(value, (*path, index))
+
+
+def _odd_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
+    """Keys that YAML takes for numbers, dates, truths or nothing: no setting is named so."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag not in (TEXT, MERGE):
+                yield Problem(path, f'the key {key.value} must be text: write "{key.value}"', key.start_mark.line + 1)
+            yield from _odd_keys(value, (*path, str(key.value)))
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _odd_keys(value, (*path, index))
 
 
 def _expand(value: Any, path: Path, environ: Mapping[str, str], lines: dict[Path, int], problems: list[Problem]) -> Any:

@@ -40,7 +40,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def replica_url(text: str) -> str | Refused:
-    """The URL in the form Headway uses it (lower-case scheme and host, no trailing slash), or why it is refused."""
+    """The URL in the form Headway uses it (lower-case scheme and host, no trailing slash, no /v1 at its end, because
+    clients' paths bring their own), or why it is refused."""
     if len(text) > LONGEST_URL or any(ord(c) <= 32 or ord(c) == 127 or c == "\\" for c in text):
         return Refused("the URL is too long or contains blanks, control characters or backslashes")
     try:
@@ -52,7 +53,8 @@ def replica_url(text: str) -> str | Refused:
         return Refused(reason)
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
+    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
+    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{path}"
 
 
 def host_refused(host: str) -> str:
