@@ -3,6 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from headway.cli import check
+from headway.coordinate.static import Entry
+from headway.core.ids import ReplicaId
+from headway.core.replica import ReplicaSpec
 from tests.cli.calling import call
 
 Captured = pytest.CaptureFixture[str]
@@ -106,3 +110,16 @@ def test_plugins_are_listed(capsys: Captured) -> None:
 def test_probing_says_what_each_replica_answered(tmp_path: Path, capsys: Captured) -> None:
     assert call("check", "--probe", written(tmp_path, "replicas: [http://127.0.0.1:1]\n")) == 0
     assert "refused" in capsys.readouterr().out
+
+
+def test_probing_tells_of_one_engine_under_two_names(tmp_path: Path, capsys: Captured) -> None:
+    assert call("check", "--probe", written(tmp_path, "replicas: [http://127.0.0.1:1, http://localhost:1]\n")) == 0
+    assert "http://127.0.0.1:1, http://localhost:1: two replicas are at one address" in capsys.readouterr().err
+
+
+def test_a_model_that_the_engine_does_not_list_is_part_of_the_answer() -> None:
+    found = ReplicaSpec(ReplicaId("r"), "http://a", "vllm", "m", serves={"m": "m"})
+    assert check._answer(Entry("http://a", model="other"), found).endswith(
+        "does not list other, which is stated for it"
+    )
+    assert check._answer(Entry("http://a", model="m"), found) == "vllm, m"

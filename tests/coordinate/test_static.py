@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from structlog.testing import capture_logs
 
-from headway.coordinate.static import Entry, Static, merged
+from headway.coordinate.static import Entry, Static, merged, unlisted
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 
@@ -102,3 +102,17 @@ def test_what_another_dialect_says_of_a_load_report_does_not_bind_the_stated_eng
     assert merged(Entry(URL, engine="vllm"), generic).metrics
     assert not merged(Entry(URL, engine="vllm", metrics=False), generic).metrics
     assert not merged(Entry(URL), generic).metrics
+
+
+def test_a_stated_model_that_is_not_listed_is_told(run: Run) -> None:
+    with capture_logs() as logs:
+        publications(run, [Entry(URL, model="other", serves={"x": "llama", "y": "gone"})], [])
+    (told,) = [entry for entry in logs if entry["log_level"] == "warning"]
+    assert (told["url"], told["stated"], told["listed"]) == (URL, ("gone", "other"), ["llama"])
+
+
+def test_names_an_engine_knows_are_not_missed() -> None:
+    tagged = msgspec.structs.replace(FOUND, serves={"llama:latest": "llama:latest"})
+    assert unlisted(Entry(URL, model="llama"), FOUND) == unlisted(Entry(URL, model="llama"), tagged) == ()
+    assert unlisted(Entry(URL, model="llama"), msgspec.structs.replace(FOUND, serves={})) == ()
+    assert unlisted(Entry(URL), FOUND) == ()

@@ -19,7 +19,8 @@ from headway.compose.reference import constants_reference, settings_reference
 from headway.compose.registry import PluginError, Registry, find
 from headway.compose.schema import schema
 from headway.compose.source import Document, Problem, SettingsError
-from headway.coordinate.static import AUTO, Entry
+from headway.compose.twins import TWINS, twins
+from headway.coordinate.static import AUTO, Entry, unlisted
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 from headway.core.tenant import Tenant, Tier
@@ -144,12 +145,16 @@ async def _probe(plan: Plan) -> None:
         for entry in plan.entries:
             key = plan.keys.get(entry.url, "")
             found = await detect(entry.url, plan.dialects.values(), client, replica_id=ReplicaId(entry.url), key=key)
-            table.add_row(escape(entry.url), escape(_answer(found)))
+            table.add_row(escape(entry.url), escape(_answer(entry, found)))
     out.print(table)
+    for first, second in await twins(entry.url for entry in plan.entries):
+        err.print(f"[bold yellow]warning[/] {escape(f'{first}, {second}: {TWINS}')}", highlight=False, soft_wrap=True)
 
 
-def _answer(found: object) -> str:
+def _answer(entry: Entry, found: object) -> str:
     if not isinstance(found, ReplicaSpec):
         return str(found)
+    missed = unlisted(entry, found)
+    lacks = [f"but does not list {' or '.join(missed)}, which is stated for it"] if missed else []
     sizes = [f"{found.kv_capacity_tokens:,} KV tokens"] if found.kv_capacity_tokens else []
-    return ", ".join([found.engine, *found.serves, *sizes])
+    return ", ".join([found.engine, *found.serves, *sizes, *lacks])

@@ -18,6 +18,7 @@ from headway.compose.registry import Registry, find
 from headway.compose.restart import Restarter, watch_restarts
 from headway.compose.settings import Settings
 from headway.compose.tls import owns
+from headway.compose.twins import TWINS, twins
 from headway.coordinate.base import Source, Undetected
 from headway.coordinate.local import Local
 from headway.coordinate.registry import replica_name
@@ -90,6 +91,7 @@ class App:
             self._sources.spawn(self.key_watch.run(), "file of keys")
         if self._certificates is not None:
             self._sources.spawn(self._certificates.run(), "certificates")
+        self._sources.spawn(self._tell_twins(), "twins")
         for source in self._list_sources():
             self._sources.spawn(source.run(self.fleet.publisher(source.name)), f"source {source.name}")
 
@@ -216,6 +218,10 @@ class App:
         if self.plan.settings.observe.discover:
             sources.append(Local(self.plan.dialects.values(), self.detect))
         return sources
+
+    async def _tell_twins(self) -> None:
+        for first, second in await twins(entry.url for entry in self.plan.entries):
+            log.warning(TWINS, first=first, second=second)
 
     def _new_cards(self, replica_id: ReplicaId, cards: Cards) -> None:
         self.gateway.set_cards({replica_id: cards})

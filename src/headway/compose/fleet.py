@@ -14,7 +14,7 @@ from headway.admin import Added, Refused
 from headway.admin.control import NewReplica
 from headway.compose.priors import features
 from headway.coordinate.registry import Change, Registry
-from headway.coordinate.static import AUTO, Entry, merged
+from headway.coordinate.static import AUTO, Entry, merged, tell_unlisted
 from headway.coordinate.validate import Refused as BadUrl
 from headway.coordinate.validate import replica_url
 from headway.core.events import Event, ReplicasChanged
@@ -96,6 +96,8 @@ class Fleet:
         found = await self._detect(url)
         if not isinstance(found, ReplicaSpec) and not entry.complete:
             return Refused(f"{found}; to register it all the same, state engine and model")
+        if isinstance(found, ReplicaSpec):
+            tell_unlisted(entry, found)
         spec = self._named(merged(entry, found if isinstance(found, ReplicaSpec) else None))
         self._stated[url] = entry
         change = self._registry.add(ADMIN, spec)

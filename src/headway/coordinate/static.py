@@ -77,6 +77,7 @@ class Static:
             for entry, got in zip(missing, await asyncio.gather(*map(self._look, missing)), strict=True):
                 if isinstance(got, ReplicaSpec):
                     self._found[entry.url] = got
+                    tell_unlisted(entry, got)
                 elif said.get(entry.url) != str(got):
                     said[entry.url] = str(got)
                     log.warning("a replica was not detected yet", url=entry.url, reason=str(got))
@@ -89,6 +90,20 @@ class Static:
 
     def _publish(self, publish: Publish) -> None:
         publish([merged(e, self._found.get(e.url)) for e in self._entries if e.complete or e.url in self._found])
+
+
+def unlisted(entry: Entry, found: ReplicaSpec) -> tuple[str, ...]:
+    """Names the entry has for models that the engine does not list; none where it lists nothing. Ollama knows
+    `name:latest` as `name`."""
+    stated = {*filter(None, [entry.model]), *entry.serves.values()} if found.serves else set()
+    return tuple(sorted(name for name in stated if not {name, f"{name}:latest"} & found.serves.keys()))
+
+
+def tell_unlisted(entry: Entry, found: ReplicaSpec) -> None:
+    """One warning if there are any. Not an error: some engines answer to any name."""
+    if names := unlisted(entry, found):
+        words = "a model that is stated for a replica is not one it lists: requests for it may be refused there"
+        log.warning(words, url=entry.url, stated=names, listed=sorted(found.serves))
 
 
 def merged(entry: Entry, found: ReplicaSpec | None) -> ReplicaSpec:
