@@ -69,3 +69,15 @@ def test_any_value_is_read_or_refused(field: str, value: Any) -> None:
     except ValueError:
         return
     assert model.kv_heads > 0
+
+
+def test_sizes_that_come_to_nonsense_are_refused() -> None:
+    """Fields without a range of their own are caught by what they come to."""
+    for more in (
+        {"rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": -(10**9), "factor": 2}},
+        {"partial_rotary_factor": -1e30},
+        {"attn_layer_period": 8, "mamba_d_state": 16, "mamba_dt_rank": -(10**12)},
+        {"vision_config": {"temporal_patch_size": -(10**9), "hidden_size": 64, "patch_size": 14}},
+    ):
+        with pytest.raises(ConfigError, match="makes no sense"):
+            read("x", LLAMA | more)

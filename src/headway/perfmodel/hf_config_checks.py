@@ -8,10 +8,12 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.hf_layers import ConfigError
 
-LAYERS, WIDTH, VOCABULARY, POSITIONS = 10_000, 1_000_000, 100_000_000, 1_000_000_000
+LAYERS, WIDTH, VOCABULARY, POSITIONS, MOST = 10_000, 1_000_000, 100_000_000, 1_000_000_000, 10**16
 RANGES: tuple[tuple[int, int, tuple[str, ...]], ...] = (
     (1, LAYERS, ("num_hidden_layers", "n_layer", "n_layers", "num_layers")),
     (1, WIDTH, ("hidden_size", "n_embd", "d_model", "intermediate_size", "ffn_hidden_size", "moe_intermediate_size")),
@@ -29,6 +31,11 @@ RANGES: tuple[tuple[int, int, tuple[str, ...]], ...] = (
     (0, POSITIONS, ("sliding_window", "attention_chunk_size", "sliding_window_size", "vocab_size_per_layer_input")),
     (0, WIDTH, ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")),
     (0, WIDTH, ("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts", "n_shared_experts")),
+    (0, WIDTH, ("qk_rope_head_dim", "index_n_heads", "n_groups", "mamba_n_groups", "ssm_state_size", "conv_kernel")),
+    (0, WIDTH, ("mamba_d_state", "mamba_d_head", "mamba_head_dim", "mamba_d_conv", "mamba_expand", "mamba_num_heads")),
+    (0, WIDTH, ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")),
+    (0, WIDTH, ("linear_conv_kernel_dim", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")),
+    (0, WIDTH, ("shared_expert_intermediate_size", "moe_topk", "moe_k", "conv_L_cache")),
     (0, LAYERS, ("num_kv_shared_layers", "first_k_dense_replace", "full_attention_interval")),
 )
 """Least and greatest value, and the fields that it holds for; null and a field that is missing are no value."""
@@ -71,6 +78,14 @@ def consistent(model: Architecture, named_head_dim: bool) -> Architecture:
             raise ConfigError(
                 f"config.json: num_attention_heads {model.heads} is not a multiple of num_key_value_heads {kv_heads}"
             )
+    pieces = [model.rope_elements, model.other_parameters, model.vision_parameters, model.layer_parameters]
+    pieces += list(msgspec.structs.astuple(model.linear)) if model.linear else []
+    pieces += list(msgspec.structs.astuple(model.latent)) if model.latent else []
+    pieces += [int(piece) for piece in msgspec.structs.astuple(model.vision)] if model.vision else []
+    if min(pieces) < 0 or max(pieces) > MOST:
+        raise ConfigError(
+            f"config.json makes no sense: its sizes come to {min(pieces):,} to {max(pieces):,} parameters"
+        )
     if model.experts and not 0 < model.experts.chosen <= model.experts.count:
         raise ConfigError(
             f"config.json: {model.experts.chosen} experts per token are chosen of {model.experts.count} experts"

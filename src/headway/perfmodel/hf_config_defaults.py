@@ -197,7 +197,11 @@ def _usual(text: dict[str, Any]) -> dict[str, Any]:
         text.setdefault("num_key_value_heads", attention["kv_n_heads"])
     if isinstance(attention, Mapping) and attention.get("attn_type") == "multiquery_attention":
         text.setdefault("num_key_value_heads", 1)
-    if text.get("model_type") == "mpt" and isinstance(text.get("expansion_ratio"), int) and "d_model" in text:
+    if (
+        text.get("model_type") == "mpt"
+        and isinstance(text.get("expansion_ratio"), int)
+        and isinstance(text.get("d_model"), int)
+    ):
         text.setdefault("intermediate_size", text["expansion_ratio"] * text["d_model"])
     if text.get("model_type") == "qwen" and isinstance(text.get("intermediate_size"), int):
         text["intermediate_size"] //= 2
