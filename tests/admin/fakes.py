@@ -14,6 +14,7 @@ class FakeControl:
         self.draining = False
         self.added: list[NewReplica] = []
         self.removed: list[str] = []
+        self.names: dict[str, str] = {}
         self.drained: list[tuple[str, bool]] = []
         self.moved: list[tuple[str, str]] = []
 
@@ -33,6 +34,9 @@ class FakeControl:
     def drain(self, replica_id: ReplicaId, draining: bool) -> bool:
         self.drained.append((replica_id, draining))
         return replica_id in {view.spec.id for view in self.fleet.views}
+
+    def running(self, name: str) -> str:
+        return self.names.get(name, "")
 
     def migrate(self, request_id: str, replica_id: ReplicaId) -> str:
         self.moved.append((request_id, replica_id))

@@ -9,6 +9,7 @@ from headway.admin.app import MAX_BODY_BYTES, MIGRATE, REGISTER, unready
 from headway.admin.control import NewReplica, Where
 from headway.core.commands import Moved
 from headway.core.ids import ReplicaId, RequestId
+from headway.core.snapshot import Emptying
 from headway.core.view import Breaker
 from headway.telemetry import Telemetry
 from tests.admin.asgi import call
@@ -118,7 +119,8 @@ def test_bad_registrations_are_refused(body: bytes, status: int, words: str) -> 
 
 def test_drain_and_undrain_even_where_the_id_has_a_slash() -> None:
     control = FakeControl()
-    assert call(app(control), "POST", "/replicas/b/v1/drain").json() == {"id": "b/v1", "draining": True}
+    told = call(app(control), "POST", "/replicas/b/v1/drain").json()
+    assert told == {"id": "b/v1", "draining": True, "emptying": None}
     assert call(app(control), "POST", "/replicas/b%2Fv1/undrain").status == 200
     assert call(app(control), "POST", "/replicas/zzz/drain").status == 404
     assert control.drained == [("b/v1", True), ("b/v1", False), ("zzz", True)]
@@ -159,6 +161,23 @@ def test_unknown_paths_and_methods() -> None:
     assert call(app(), "GET", "/fleet/").status == 404
     assert call(app(), "POST", "/fleet").status == 405
     assert call(app(), "HEAD", "/fleet").status == 200
+
+
+def test_a_drain_says_when_the_replica_will_be_empty() -> None:
+    control = FakeControl()
+    forecast = Emptying(ReplicaId("b/v1"), 18, 17, 3.5, 48.0)
+    control.fleet = msgspec.structs.replace(control.fleet, emptying=(forecast,))
+    told = call(app(control), "POST", "/replicas/b/v1/drain").json()["emptying"]
+    assert (told["requests"], told["movable"], told["moving_s"], told["waiting_s"]) == (18, 17, 3.5, 48.0)
+
+
+def test_a_running_request_is_explained_by_the_clients_own_id() -> None:
+    """As it can be moved by it: what it is called by is written down for good when it has ended."""
+    control, telemetry = FakeControl(), Telemetry()
+    telemetry.record(decision("r1"))
+    assert call(app(control, telemetry), "GET", "/requests/theirs/explain").status == 404
+    control.names["theirs"] = "r1"
+    assert call(app(control, telemetry), "GET", "/requests/theirs/explain").json()["request_id"] == "r1"
 
 
 def moved(result: str, **more: Any) -> Moved:

@@ -13,10 +13,12 @@ MOVE = {"result": "begun", "source": "a", "target": "b", "reason": "operator", "
 
 
 class Admin(BaseHTTPRequestHandler):
-    """Moves r1 and r2, refuses r3, and has a replica that empties a little with each look."""
+    """Moves r1, which takes two looks, does not move r2, refuses r3, plans r5, begins r6 and r7 in vain, and has a
+    replica that empties a little with each look."""
 
     asked: list[tuple[str, Any]]
     left: int
+    forecast: Any
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -25,13 +27,22 @@ class Admin(BaseHTTPRequestHandler):
             "/requests/r1/migrate": (200, {"id": "r1", "moves": [MOVE]}),
             "/requests/r2/migrate": (200, {"id": "r2", "moves": []}),
             "/requests/r3/migrate": (409, {"id": "r3", "moves": [{**MOVE, "result": "refused", "reason": "no other"}]}),
-            "/replicas/a%2Fv1/drain": (200, {}),
+            "/requests/r5/migrate": (200, {"id": "r5", "moves": [{**MOVE, "result": "planned"}]}),
+            "/requests/r6/migrate": (200, {"id": "r6", "moves": [MOVE]}),
+            "/requests/r7/migrate": (200, {"id": "r7", "moves": [MOVE]}),
+            "/replicas/a%2Fv1/drain": (200, {"emptying": type(self).forecast}),
             "/replicas/a%2Fv1/undrain": (200, {}),
         }
         self._answer(*answers.get(self.path, (404, {"error": {"message": "no such replica", "code": 404}})))
 
     def do_GET(self) -> None:
         type(self).left -= 1
+        ends = {"/requests/r1/explain": "cut", "/requests/r6/explain": "abandoned"}
+        if self.path.endswith("/explain"):
+            result = ends.get(self.path, "begun") if type(self).left < 2 else "begun"
+            reason = "operator (target: cancelled, the target was late)"
+            self._answer(200, {"moves": [MOVE, {**MOVE, "result": result, "reason": reason, "took_s": 0.25}]})
+            return
         view = {"spec": {"id": "a/v1"}, "in_flight": max(0, type(self).left)}
         self._answer(200, {"fleet": {"views": [view]}})
 
@@ -77,7 +88,8 @@ def test_what_is_no_admin_port_is_told_in_words(
 def admin(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr("headway.cli.drain.POLL_S", 0.001)
-    Admin.asked, Admin.left = [], 3
+    monkeypatch.setattr("headway.cli.migrate.POLL_S", 0.001)
+    Admin.asked, Admin.left, Admin.forecast = [], 3, None
     server = HTTPServer(("127.0.0.1", 0), Admin)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -90,12 +102,22 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_request_is_moved_where_it_is_to_go(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("migrate", "r1", "--to", "b", "--admin", admin) == 0
     assert Admin.asked == [("/requests/r1/migrate", {"to": "b"})]
-    assert "from a to b, 70 tokens" in capsys.readouterr().out
+    assert "from a to b, 70 tokens to be read in 0.25 s" in capsys.readouterr().out
+    assert Admin.left == 1, "it looked until it was known what became of it"
+
+
+def test_patience_with_a_move_ends(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("migrate", "r7", "--timeout-s", "0.01", "--admin", admin) == 0
+    assert "from a to b, 70 tokens to be read, still under way" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("request_id", "words"), [("r2", "does not move"), ("r3", "no other"), ("r4", "only what runs")]
-)
+    ("request_id", "words"),
+    [
+        ("r2", "does not move"), ("r3", "no other"), ("r4", "only what runs"), ("r5", "migration.dry_run is set"),
+        ("r6", "stays: operator (target: cancelled, the target was late)"),
+    ],
+)  # fmt: skip
 def test_a_request_that_stays(admin: str, request_id: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("migrate", request_id, "--admin", admin) == 1
     assert words in capsys.readouterr().err
@@ -105,6 +127,28 @@ def test_a_replica_is_drained_and_waited_for(admin: str, capsys: pytest.CaptureF
     assert call("drain", "a/v1", "--wait", "--admin", admin) == 0
     assert Admin.asked == [("/replicas/a%2Fv1/drain", {})]
     assert "a/v1 is empty after" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("forecast", "words"),
+    [
+        (
+            (18, 17, 3.5, 48.0),
+            "18 requests run there, 17 can move: it should be empty in about 3.5 s; without moves in ",
+        ),
+        ((2, 0, 48.0, 48.0), "2 requests run there, none of which can move: it should be empty in about 48.0 s"),
+        ((0, 0, 0.0, 0.0), "nothing runs there"),
+    ],
+)
+def test_a_drain_tells_how_long_it_should_take(
+    forecast: tuple[int, int, float, float], words: str, admin: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("requests", "movable", "moving_s", "waiting_s")
+    Admin.forecast = dict(zip(names, forecast, strict=True))
+    assert call("drain", "a/v1", "--wait", "--admin", admin) == 0
+    said = capsys.readouterr().out
+    assert words in said
+    assert f"(forecast: {forecast[2]:.1f} s)" in said
 
 
 def test_patience_ends(admin: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from headway.core.commands import Command, Dispatch, Evict, Hold, Migrate, Moved, Reject
 from headway.core.constants import AdmissionConfig, BrainConfig, MigrationConfig
+from headway.core.decision import Decision
 from headway.core.events import DrainAsked, EvictionRefused, MigrateAsked, ReplicasChanged, RequestCancelled, TimerFired
 from headway.core.ids import AttemptId, ReplicaId, RequestId
-from headway.core.migration import LIVES_ON, NEXT, Phase, Signal
+from headway.core.migration import LIVES_ON, MOST_ATTEMPTS, NEXT, Phase, Signal
 from headway.core.outcome import OutcomeKind
 from headway.core.tenant import Tier
 from tests.core.house import FewestInFlight, House, decision, entries, only, sent_to
@@ -17,7 +18,7 @@ A, B = ReplicaId("a"), ReplicaId("b")
 
 
 def ready(*names: str, capacity: int = 10_000, **settings: object) -> House:
-    migration = MigrationConfig(enabled=True, cooldown_s=0.0, **settings)  # type: ignore[arg-type]
+    migration = MigrationConfig(**{"enabled": True, "cooldown_s": 0.0, **settings})  # type: ignore[arg-type]
     house = House(
         FewestInFlight(binds_late=True), BrainConfig(admission=AdmissionConfig(pace=False), migration=migration)
     )
@@ -274,18 +275,49 @@ def test_a_dry_run_only_says_so() -> None:
     quiet(house)
 
 
-@pytest.mark.parametrize(
-    ("name", "facts"),
-    [("pinned", {"resumable": False}), ("young", {}), ("unknown", {})],
-)
-def test_what_cannot_move_is_refused(name: str, facts: dict[str, object]) -> None:
+def told(commands: list[Command]) -> list[tuple[str, str]]:
+    return [(moved.result, moved.reason) for moved in entries(commands, Moved)]
+
+
+def refused(why: str) -> list[tuple[str, str]]:
+    return [("refused", f"operator ({why})")]
+
+
+@pytest.mark.parametrize(("pinned", "why"), [("seed", "seed"), ("", "it cannot be continued")])
+def test_what_is_pinned_is_refused_and_why(pinned: str, why: str) -> None:
     house = ready()
-    house.ask(name, **{"resumable": True, **facts})
-    if name == "pinned":
-        house.first("pinned-0")
-    commands = move(house, "nobody" if name == "unknown" else name)
-    assert results(commands) == ([] if name == "unknown" else ["refused"])
-    assert only(commands, Migrate) == []
+    house.ask("r", pinned=pinned)
+    house.first("r-0")
+    assert told(move(house)) == refused(f"it is pinned: {why}")
+    assert entries(house.ask("s", pinned="echo"), Decision)[0].pinned == "echo"
+
+
+def test_what_cannot_move_now_is_refused_and_why() -> None:
+    house = ready("a", "b", "c")
+    house.ask("r", resumable=True)
+    assert told(move(house)) == refused("it has not begun")
+    assert move(house, "nobody") == []
+    house.first("r-0")
+    move(house)
+    assert told(move(house)) == refused("it is being moved")
+    house.end("r-1", OutcomeKind.CANCELLED)
+    house.brain._jobs[RequestId("r")].tries.made = MOST_ATTEMPTS
+    assert told(move(house)) == refused(f"it was sent to replicas {MOST_ATTEMPTS} times")
+    house.brain._jobs[RequestId("r")].tries.made = 2
+    house.brain._fleet.ledger.entries[AttemptId("r-0")].aborting = True
+    assert told(move(house)) == refused("it is being ended")
+
+
+@pytest.mark.parametrize(
+    ("detail", "why"), [("the target was late", "cancelled, the target was late"), ("", "cancelled")]
+)
+def test_what_became_of_a_move_is_told(detail: str, why: str) -> None:
+    house = ready()
+    running(house)
+    move(house)
+    assert told(house.end("r-1", OutcomeKind.CANCELLED, detail=detail)) == [("abandoned", f"operator (target: {why})")]
+    move(house)
+    assert told(house.end("r-0", detail="all was said")) == [("abandoned", "operator (source: ok, all was said)")]
 
 
 def test_only_to_where_it_would_go_on_as_it_is() -> None:
@@ -297,15 +329,20 @@ def test_only_to_where_it_would_go_on_as_it_is() -> None:
     assert results(move(house)) == ["refused"]
 
 
-def test_moves_are_few_and_cool_down() -> None:
-    house = ready("a", "b", moves_max=1)
+@pytest.mark.parametrize("bound", [{"moves_max": 1}, {"cooldown_s": 60.0}])
+def test_moves_are_few_and_cool_down_but_for_an_operators(bound: dict[str, object]) -> None:
+    house = ready("a", "b", **bound)
     running(house)
     move(house)
     assert results(move(house)) == ["refused"], "one at a time"
     house.first("r-1")
     house.end("r-0", OutcomeKind.MIGRATED, committed=True, output_tokens=51)
-    assert results(move(house)) == ["refused"], "no more than so many"
-    house.end("r-1", output_tokens=90)
+    house.tell(DrainAsked(house.now, B))
+    assert only(house.wait(0.5).tell(TimerFired(house.now, "rebalance:")), Migrate) == []
+    assert results(move(house)) == ["begun"]
+    house.first("r-2")
+    house.end("r-1", OutcomeKind.MIGRATED, committed=True, output_tokens=52)
+    house.end("r-2", output_tokens=90)
     quiet(house)
 
 

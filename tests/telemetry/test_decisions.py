@@ -1,3 +1,5 @@
+import msgspec
+
 from headway.core.outcome import OutcomeKind
 from headway.telemetry import DecisionLog
 from tests.telemetry.values import decision, settled
@@ -35,6 +37,14 @@ def test_accepts_the_clients_own_id_and_means_its_latest_use() -> None:
     explanation = log.explain("theirs-0")
     assert explanation is not None
     assert explanation.request_id == "r2"
+
+
+def test_why_a_request_stays_where_it_is() -> None:
+    log = DecisionLog()
+    log.decided(msgspec.structs.replace(decision("r1"), pinned="seed"))
+    explanation = log.explain("r1")
+    assert explanation is not None
+    assert explanation.pinned == "seed"
 
 
 def test_unknown_request() -> None:

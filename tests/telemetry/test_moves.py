@@ -26,11 +26,15 @@ def test_moves_are_counted_by_reason_and_result() -> None:
 
 def test_words_for_operators_are_no_labels() -> None:
     telemetry = Telemetry()
-    telemetry.record(moved("refused", "no other replica can go on with it", target=""))
-    telemetry.record(
-        moved("refused", "the request cannot be moved now: it is pinned, has not begun, or was moved lately")
-    )
-    assert 'headway_migrations_total{reason="operator",result="refused"} 2' in page(telemetry)
+    telemetry.record(moved("refused", "operator (no other replica can go on with it)", target=""))
+    telemetry.record(moved("refused", "operator (it is pinned: seed)"))
+    telemetry.record(moved("abandoned", "operator (target: cancelled, the target was late)"))
+    telemetry.record(moved("begun", "something new"))
+    told = page(telemetry)
+    assert 'headway_migrations_total{reason="operator",result="refused"} 2' in told
+    assert 'headway_migrations_total{reason="operator",result="abandoned"} 1' in told
+    assert 'headway_migrations_total{reason="other",result="begun"} 1' in told
+    assert told.count("headway_migrations_total{") == 3
 
 
 def test_gaps_and_pins() -> None:

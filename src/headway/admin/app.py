@@ -112,7 +112,8 @@ class _Handlers:
         return _json([{"id": d.request_id, "chosen": d.chosen, "attempt": d.attempt, "at": d.at} for d in latest])
 
     async def explain(self, request: Request) -> Response:
-        explanation = self._telemetry.decisions.explain(request.path_params["id"])
+        name = request.path_params["id"]
+        explanation = self._telemetry.decisions.explain(self._control.running(name) or name)
         if explanation is None:
             return _error(404, "no such request is remembered; only the latest decisions are kept")
         return _json(explanation)
@@ -162,8 +163,10 @@ class _Handlers:
 
     def _drain(self, request: Request, draining: bool) -> Response:
         replica_id = request.path_params["id"]
-        found = self._control.drain(ReplicaId(replica_id), draining)
-        return _json({"id": replica_id, "draining": draining}) if found else _error(404, "no such replica")
+        if not self._control.drain(ReplicaId(replica_id), draining):
+            return _error(404, "no such replica")
+        emptying = next((one for one in self._control.snapshot().emptying if one.replica_id == replica_id), None)
+        return _json({"id": replica_id, "draining": draining, "emptying": emptying})
 
     async def openapi(self, _request: Request) -> Response:
         return _json(document(self._operations))

@@ -78,6 +78,10 @@ class Control(Protocol):
         """Stop, or resume, sending new requests to a replica; False when there is none of that id."""
         ...
 
+    def running(self, name: str) -> str:
+        """Our id of a running request, by that or by the client's; empty when no such request runs."""
+        ...
+
     def migrate(self, request_id: str, replica_id: ReplicaId) -> str:
         """Move a running request, named by our id or the client's, to a replica, or to the best one if it is empty.
         Our id of it, under which its explanation tells what becomes of it; empty when no such request runs."""

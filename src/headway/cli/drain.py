@@ -22,13 +22,28 @@ def command(
 ) -> None:
     """Send no new requests to a replica, and move those that run there where that is possible."""
     path = f"/replicas/{urllib.parse.quote(replica, safe='')}/{'undrain' if undo else 'drain'}"
-    adminport.ask(admin, path, post=True, steps={404: f"curl {admin}/replicas lists the replicas"})
+    answer = adminport.ask(admin, path, post=True, steps={404: f"curl {admin}/replicas lists the replicas"})
     out.print(f"{replica} {'gets requests again' if undo else 'gets no new requests'}")
+    forecast = None if undo else answer.get("emptying")
+    if forecast is not None:
+        out.print(escape(_expected(forecast)))
     if wait and not undo:
-        _wait(admin, replica, timeout_s)
+        _wait(admin, replica, timeout_s, forecast)
 
 
-def _wait(admin: str, replica: str, timeout_s: float) -> None:
+def _expected(forecast: dict[str, Any]) -> str:
+    """Both times: with moves, and without."""
+    running, movable = forecast["requests"], forecast["movable"]
+    alone = f"about {forecast['waiting_s']:.1f} s"
+    if not running:
+        return "nothing runs there"
+    if not movable:
+        return f"{running} requests run there, none of which can move: it should be empty in {alone}"
+    moved = f"about {forecast['moving_s']:.1f} s"
+    return f"{running} requests run there, {movable} can move: it should be empty in {moved}; without moves in {alone}"
+
+
+def _wait(admin: str, replica: str, timeout_s: float, forecast: dict[str, Any] | None) -> None:
     began = time.monotonic()
     with err.status("") as status:
         while running := _in_flight(admin, replica):
@@ -39,7 +54,8 @@ def _wait(admin: str, replica: str, timeout_s: float) -> None:
                 )
             status.update(escape(f"{running} requests still run on {replica}, {time.monotonic() - began:.0f} s"))
             time.sleep(POLL_S)
-    out.print(f"{replica} is empty after {time.monotonic() - began:.1f} s")
+    was = f" (forecast: {forecast['moving_s']:.1f} s)" if forecast is not None else ""
+    out.print(f"{replica} is empty after {time.monotonic() - began:.1f} s{was}")
 
 
 def _in_flight(admin: str, replica: str) -> int:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from headway.cli import adminport
@@ -25,6 +26,8 @@ def command(
         return
     for attempt in explanation["attempts"]:
         _show(attempt["decision"], attempt["settled"])
+    if explanation.get("pinned"):
+        out.print(f"[dim]it stays where it is sent: {escape(explanation['pinned'])} (docs/migration.md)[/]")
     if explanation.get("moves"):
         _show_moves(explanation["moves"], explanation["settled"])
 
@@ -74,7 +77,9 @@ def _show_moves(moves: list[dict[str, Any]], others: list[dict[str, Any]]) -> No
         )
     out.print(table)
     for settled in others:
-        out.print(f"{settled['attempt_id']} at {settled['replica_id']}: {settled['outcome']['kind']}")
+        outcome = settled["outcome"]
+        why = f", {outcome['detail']}" if outcome.get("detail") else ""
+        out.print(escape(f"{settled['attempt_id']} at {settled['replica_id']}: {outcome['kind']}{why}"))
 
 
 def _outcome(forecast: dict[str, Any], settled: dict[str, Any] | None) -> Table:

@@ -1,17 +1,24 @@
 """`headway migrate`: has a running gateway let another replica go on with a request."""
 
+import time
 import urllib.parse
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from headway.cli import adminport
 from headway.cli.console import fail, out
+
+POLL_S = 0.1
+STAYED = frozenset({"refused", "planned", "abandoned"})
+"""Results after which a request is where it was."""
 
 
 def command(
     request_id: Annotated[str, typer.Argument(help="The x-request-id of its answer: the client's own, or ours.")],
     to: Annotated[str, typer.Option(help="Replica that is to go on with it. By default where that is cheapest.")] = "",
+    timeout_s: Annotated[float, typer.Option(help="How long to wait for what becomes of it.", min=0.0)] = 20.0,
     admin: Annotated[str, typer.Option(help="Address of the admin port.")] = adminport.DEFAULT,
 ) -> None:
     """Move a running request; its client notices nothing. A token is read from HEADWAY_ADMIN_TOKEN."""
@@ -23,9 +30,22 @@ def command(
         post=True,
         steps={404: f"only what runs can be moved; curl {admin}/replicas lists where to"},
     )
-    last = answer["moves"][-1] if answer["moves"] else None
-    if last is None or last["result"] == "refused":
-        fail(f"{request_id} stays: {last['reason'] if last else 'the gateway does not move requests'}")
-    out.print(f"{answer['id']}: from {last['source']} to {last['target']}, {last['replayed_tokens']} tokens to be read")
     where = "" if admin == adminport.DEFAULT else f" --admin {admin}"
-    out.print(f"[dim]headway explain {answer['id']}{where} tells what became of it[/]")
+    last = _outcome(admin, answer["id"], answer["moves"], time.monotonic() + timeout_s)
+    if last is None:
+        fail(f"{request_id} stays: the gateway does not move requests")
+    if last["result"] in STAYED:
+        dry = "migration.dry_run is set, moves are only planned" if last["result"] == "planned" else last["reason"]
+        fail(f"{request_id} stays: {dry}", f"headway explain {answer['id']}{where} tells more")
+    done = f"from {last['source']} to {last['target'] or 'the queue'}, {last['replayed_tokens']} tokens to be read"
+    under_way = ", still under way" if last["result"] == "begun" else f" in {last['took_s']:.2f} s"
+    out.print(escape(f"{answer['id']}: {done}{under_way}"))
+    out.print(f"[dim]headway explain {answer['id']}{where} tells what becomes of it[/]")
+
+
+def _outcome(admin: str, request_id: str, moves: list[dict[str, Any]], until: float) -> dict[str, Any] | None:
+    """The last step of its moves, once it is more than an order, or when there was no more patience."""
+    while moves and moves[-1]["result"] == "begun" and time.monotonic() < until:
+        time.sleep(POLL_S)
+        moves = adminport.ask(admin, f"/requests/{urllib.parse.quote(request_id, safe='')}/explain")["moves"]
+    return moves[-1] if moves else None

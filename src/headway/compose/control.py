@@ -59,6 +59,10 @@ class AppControl:
         self._app.gateway.post(DrainAsked(now(), replica_id, draining))
         return True
 
+    def running(self, name: str) -> str:
+        """Our id of a running request."""
+        return self._app.gateway.running(name) or ""
+
     def migrate(self, request_id: str, replica_id: ReplicaId) -> str:
         """Move a running request."""
         running = self._app.gateway.running(request_id)

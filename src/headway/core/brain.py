@@ -125,6 +125,7 @@ class Brain:
             pools=self._relief.states(views),
             held=self._holding.held(at, SHOWN),
             tenants=admission.tenancy.states(),
+            emptying=self._rebalance.emptying(views),
         )
 
     def queue_positions(self) -> dict[RequestId, int]:
@@ -297,11 +298,12 @@ class Brain:
             self._ignored += 1
             return
         self._scheduler.refresh(event.at, out)
-        plan = self._rebalance.asked(entry.request, entry, event.replica_id, event.at)
+        plan = self._rebalance.asked(entry.request, entry, event.replica_id)
         if isinstance(plan, Plan):
             self._migration.begin(plan, event.at, out)
         else:
-            told = Moved(event.at, event.request_id, entry.replica_id, event.replica_id, plan, "refused")
+            why = f"operator ({plan})"
+            told = Moved(event.at, event.request_id, entry.replica_id, event.replica_id, why, "refused")
             out.append(Record(told))
 
     def _eviction_refused(self, event: EvictionRefused, out: list[Command]) -> None:

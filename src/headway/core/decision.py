@@ -33,7 +33,7 @@ class Forecast(msgspec.Struct, frozen=True, gc=False):
 
 class Decision(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Why one attempt went where it went. Settled later by `Settled` in commands.Record. `kept`: its session keeps to
-    that replica, which need not be the one of the lowest cost."""
+    that replica, which need not be the one of the lowest cost. `pinned`: why it could not move, in a word."""
 
     request_id: RequestId
     at: float
@@ -46,3 +46,4 @@ class Decision(msgspec.Struct, frozen=True, tag=True, gc=False):
     forecast: Forecast
     queued_s: float = 0.0
     kept: bool = False
+    pinned: str = ""

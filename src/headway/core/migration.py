@@ -3,7 +3,7 @@
 The source streams on while the target prefills the prompt and all that was generated; when the target's continuation
 begins, the body cuts over at exactly what the client was given, and ends the source. Until then the source is the one
 that counts: a target that fails, or is too late, costs the client nothing. The states and what moves them are the table
-`NEXT`, from which the diagram in the documentation is drawn. Which request should move is not known here (rebalance).
+`NEXT`, from which the diagram in docs/migration.md is made. Which request should move is not known here (rebalance).
 
 A request whose replica dies in the middle goes on elsewhere in the same way (*failover*), and one that is evicted waits
 in the queue in between. Either way nothing that the client has is said again or lost.
@@ -93,6 +93,19 @@ class Migration:
             and at - job.moved_at >= self._config.cooldown_s
         )
 
+    def hindrance(self, entry: Entry) -> str:
+        """Why a running request cannot be moved even if an operator wants it, "" if it can."""
+        job = self._attempts.jobs[entry.request.id]
+        if not entry.request.resumable:
+            return f"it is pinned: {entry.request.pinned or 'it cannot be continued'}"
+        if job.move is not None:
+            return "it is being moved"
+        if entry.first_token_at is None:
+            return "it has not begun"
+        if job.tries.made >= MOST_ATTEMPTS:
+            return f"it was sent to replicas {job.tries.made} times"
+        return "it is being ended" if entry.aborting else ""
+
     def may_evict(self, entry: Entry) -> bool:
         """Whether a request that may move may also be made to wait."""
         return self._attempts.jobs[entry.request.id].evictions < self._config.evictions_max
@@ -161,9 +174,9 @@ class Migration:
         job.move = None
         self.under_way.remove(move)
         if not source:
-            self._record(job, move, "abandoned", at, out, f"target: {outcome.kind}")
+            self._record(job, move, "abandoned", at, out, f"target: {_why(outcome)}")
             return True
-        self._record(job, move, move.phase, at, out, "" if move.phase in LIVES_ON else f"source: {outcome.kind}")
+        self._record(job, move, move.phase, at, out, "" if move.phase in LIVES_ON else f"source: {_why(outcome)}")
         if move.phase is Phase.EVICTED:
             self._wait(job, entry, outcome, at, out)
         elif move.phase in LIVES_ON:
@@ -251,6 +264,10 @@ class Migration:
                 )
             )
         )  # fmt: skip
+
+
+def _why(outcome: Outcome) -> str:
+    return f"{outcome.kind}, {outcome.detail}" if outcome.detail else str(outcome.kind)
 
 
 def _signal(outcome: Outcome) -> Signal:

@@ -12,12 +12,13 @@ here (migration), nor who gives way (clearing).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from headway.core.clearing import surplus, victims
 from headway.core.commands import Command, SetTimer
 from headway.core.constants import MigrationConfig, SloConfig
+from headway.core.emptying import expected
 from headway.core.entries import Job, Plan
 from headway.core.entry import Entry
 from headway.core.fleet import Fleet
@@ -28,6 +29,7 @@ from headway.core.migration import Migration
 from headway.core.pool import Pool
 from headway.core.request import RequestInfo
 from headway.core.scheduler import Scheduler
+from headway.core.snapshot import Emptying
 from headway.core.standing import Replica
 from headway.core.strain import Strain
 from headway.core.tenancy import Bucket
@@ -136,12 +138,14 @@ class Rebalance:
                 self._mend(pools[0], at, out)
         self._watch(at, out)
 
-    def asked(self, request: RequestInfo, entry: Entry, target: ReplicaId, at: float) -> Plan | str:
-        """What an operator wants moved: the plan, or why it cannot be."""
+    def asked(self, request: RequestInfo, entry: Entry, target: ReplicaId) -> Plan | str:
+        """What an operator wants moved: the plan, or why it cannot be. How often and how lately it was moved is the
+        operator's business."""
         if not self._config.enabled:
             return "migration is off"
-        if not self._migration.may_move(entry, at):
-            return "the request cannot be moved now: it is pinned, has not begun, or was moved lately"
+        hindrance = self._migration.hindrance(entry)
+        if hindrance:
+            return hindrance
         pool = self._scheduler.pools.get(request.model)
         views = self._worth.targets(pool, entry) if pool is not None else []
         views = [view for view in views if not target or view.id == target]
@@ -149,6 +153,23 @@ class Rebalance:
             return "no other replica can go on with it"
         best = min(views, key=lambda view: self._worth.done_s(entry, view))
         return Plan(entry, best, "operator", self._worth.replayed(entry, best))
+
+    def emptying(self, views: Sequence[ReplicaView]) -> tuple[Emptying, ...]:
+        """When those that are drained will be empty."""
+        return tuple(self._emptying(view) for view in views if view.draining)
+
+    def _emptying(self, view: ReplicaView) -> Emptying:
+        entries = list(self._fleet.replicas[view.id].account.entries.values())
+        moves, costs = [], []
+        for entry in entries if self._config.enabled and not self._config.dry_run else ():
+            pool = self._scheduler.pools.get(entry.request.model)
+            targets = self._worth.targets(pool, entry, there=True) if pool is not None else []
+            if entry.request.resumable and targets:
+                moves.append(entry)
+                costs.append(min(self._worth.move_s(entry, target) for target in targets))
+        ticks = math.ceil(sum(costs) / len(costs) / self._config.tick_s) if costs else 1
+        stay = [entry for entry in entries if entry not in moves]
+        return expected(self._fleet.length, view.id, stay, moves, step_s(view), ticks * self._config.tick_s)
 
     # -- the tree ----------------------------------------------------------------------------------------------
 

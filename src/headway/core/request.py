@@ -10,7 +10,7 @@ from headway.core.ids import RequestId
 REQUEST: Final = (
     "id", "model", "tenant", "tier", "prompt_bytes", "prompt_tokens", "media_tokens", "max_output_tokens", "sequences",
     "prefix_hashes", "session_key", "deadline", "stream", "generates", "resumable", "precision_floor",
-    "fingerprint", "policy", "body_bytes", "counted_tokens", "min_output_tokens",
+    "fingerprint", "policy", "body_bytes", "counted_tokens", "min_output_tokens", "pinned",
 )  # fmt: skip
 """Its fields, in the order of its arguments."""
 
@@ -32,14 +32,15 @@ class RequestInfo:
     `deadline` is on the same monotonic clock as event times.
     `tenant` is empty while no keys exist. `tier` is how important the request is (`core.tenant.Tier`); nothing that a
     client says lifts it above what its tenant may have.
+    `resumable`: another replica could go on with it; else `pinned` says why not, in a word, if that was asked.
     `precision_floor` is the least precision the client takes ("" = the one its model name stands for); `policy` the
     routing policy it asks for, "" = the gateway's own. `body_bytes` is what holding it costs us.
     """
 
     __slots__ = (
         "body_bytes", "counted_tokens", "deadline", "fingerprint", "generates", "id", "max_output_tokens",
-        "media_tokens", "min_output_tokens", "model", "policy", "precision_floor", "prefix_hashes", "prompt_bytes",
-        "prompt_tokens", "resumable", "sequences", "session_key", "stream", "tenant", "tier",
+        "media_tokens", "min_output_tokens", "model", "pinned", "policy", "precision_floor", "prefix_hashes",
+        "prompt_bytes", "prompt_tokens", "resumable", "sequences", "session_key", "stream", "tenant", "tier",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,7 @@ class RequestInfo:
         body_bytes: int = 0,
         counted_tokens: int = 0,
         min_output_tokens: int = 0,
+        pinned: str = "",
     ) -> None:
         self.id: Final = id
         self.model: Final = model
@@ -87,6 +89,7 @@ class RequestInfo:
         self.body_bytes: Final = body_bytes
         self.counted_tokens: Final = counted_tokens
         self.min_output_tokens: Final = min_output_tokens
+        self.pinned: Final = pinned
 
     def facts(self) -> tuple[Any, ...]:
         """All of it, in the order of the arguments."""

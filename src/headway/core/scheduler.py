@@ -331,6 +331,7 @@ class Scheduler:
             expected,
             queued_s,
             choice.kept,
+            demand.request.pinned,
         )
 
 

@@ -68,9 +68,20 @@ class TenantState(msgspec.Struct, frozen=True, gc=False):
     promised_tokens: float
 
 
+class Emptying(msgspec.Struct, frozen=True, gc=False):
+    """A replica that is drained: the `requests` that run there, and how many of them can go on elsewhere (`movable`).
+    Seconds until it is empty, as is to be expected: `moving_s` as things are, `waiting_s` if none moved."""
+
+    replica_id: ReplicaId
+    requests: int
+    movable: int
+    moving_s: float
+    waiting_s: float
+
+
 class FleetSnapshot(msgspec.Struct, frozen=True):
     """Every view at one moment, for the admin API and reports. `kv_errors`: of replicas that report their pool's
-    use; `held`: the first of those who wait."""
+    use; `held`: the first of those who wait; `emptying`: of those that are drained."""
 
     as_of: float
     policy: str
@@ -82,3 +93,4 @@ class FleetSnapshot(msgspec.Struct, frozen=True):
     pools: tuple[PoolState, ...] = ()
     held: tuple[HeldState, ...] = ()
     tenants: tuple[TenantState, ...] = ()
+    emptying: tuple[Emptying, ...] = ()

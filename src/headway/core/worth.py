@@ -67,9 +67,10 @@ class Worth:
             return []
         return [entry for entry in replica.account.entries.values() if self._migration.may_move(entry, at)]
 
-    def targets(self, pool: Pool, entry: Entry) -> list[ReplicaView]:
-        """Replicas on which it would go on as where it is: the same model, version, precision and engine."""
-        taken = {move.target for move in self._migration.under_way}
+    def targets(self, pool: Pool, entry: Entry, there: bool = False) -> list[ReplicaView]:
+        """Replicas on which it would go on as where it is: the same model, version, precision and engine. Of those that
+        nobody moves to now, or all that are `there`."""
+        taken = () if there else {move.target for move in self._migration.under_way}
         known = self._fleet.replicas.get(entry.replica_id)
         if known is None:
             return []
@@ -106,6 +107,10 @@ class Worth:
         """How long a request would take at a replica from now on."""
         step = view.speed.step_s(view.running + 1.0, view.context_tokens + holds(entry))
         return self._prefill_s(entry, view) + max(1, entry.outstanding) * step
+
+    def move_s(self, entry: Entry, view: ReplicaView) -> float:
+        """How long a move takes, from the order to the cut."""
+        return self._prefill_s(entry, view) + STALL_S
 
     def replayed(self, entry: Entry, view: ReplicaView) -> int:
         """Tokens to be prefilled at the target."""

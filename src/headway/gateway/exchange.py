@@ -130,14 +130,16 @@ class Exchange:
             return
         else:
             self.parsed = parsed = unknown(parsed)
-        if plane.ways and (parsed.stream or plane.plain) and plane.may_move(parsed, self.body, self._head.path):
+        pinned = plane.pinned(parsed, self.body, self._head.path) if plane.ways else ""
+        if plane.ways and not pinned:
             self.mover = mover = Mover(self, self._head, self._client.transport)
             if parsed.stream:
                 self.outlet = mover.spool
         ticket.asked_at = at = now()
         plane.driver.exchanges[ticket.request_id] = self
-        size, resumable = len(self.body), self.mover is not None
-        plane.driver.post(RequestArrived(at, request_info(parsed, notes, ticket.request_id, size, at, resumable)))
+        resumable = self.mover is not None
+        info = request_info(parsed, notes, ticket.request_id, len(self.body), at, resumable, pinned)
+        plane.driver.post(RequestArrived(at, info))
         if self._state == DECIDING:
             self.wait(UNANSWERED_S)
 

@@ -17,9 +17,11 @@ def unknown(parsed: Body) -> Body:
     return parsed.changed(model=without_secrets(parsed.model))
 
 
-def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: float, resumable: bool) -> RequestInfo:
+def request_info(
+    parsed: Body, notes: Notes, request: RequestId, size: int, at: float, resumable: bool, pinned: str
+) -> RequestInfo:
     """The facts for the brain; `size` is that of the body. A session header wins over what the body names. What may be
-    resumed is streamed by its engine, whether its client wants a stream or not."""
+    resumed is streamed by its engine, whether its client wants a stream or not; `pinned` is why it may not."""
     return RequestInfo(
         request,
         parsed.model,
@@ -42,6 +44,7 @@ def request_info(parsed: Body, notes: Notes, request: RequestId, size: int, at: 
         size,
         parsed.counted_tokens,
         parsed.min_output_tokens,
+        pinned,
     )
 
 

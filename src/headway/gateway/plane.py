@@ -30,6 +30,7 @@ from headway.runtime.clock import now
 from headway.telemetry import Telemetry
 from headway.telemetry.access import Access, Account
 from headway.wire.body import Body
+from headway.wire.resume_pins import API, UNSTREAMED
 from headway.wire.splice import Octets
 
 if TYPE_CHECKING:
@@ -103,15 +104,17 @@ class Plane:
         if model in self.models:
             self.usage_reports[model] = self.usage_reports.get(model, 0) + 1
 
-    def may_move(self, parsed: Body, body: Octets, path: str) -> bool:
-        """Whether a request may go on elsewhere once it runs. Counts why not."""
+    def pinned(self, parsed: Body, body: Octets, path: str) -> str:
+        """Why a request may not go on elsewhere once it runs, "" if it may. Counted."""
+        if not (parsed.stream or self.plain):
+            return UNSTREAMED if parsed.generates else API
         why = parsed.pinned
         if not why:
             whys = [way.pinned(body, parsed, path) for way in self.ways.get(parsed.model, ())]
             why = "" if "" in whys else whys[0] if whys else UNSUPPORTED
         if why:
             self.telemetry.moves.pinned(why)
-        return not why
+        return why
 
     def level_changed(self, entry: LevelChanged) -> None:
         """A model's service is degraded further, or less: `levels` holds those above 0, for response headers."""

@@ -25,12 +25,14 @@ class Explained(msgspec.Struct, frozen=True):
 
 class Explanation(msgspec.Struct, frozen=True):
     """Every attempt of one request that was chosen for it, in order, and every step of its moves. An attempt that was
-    begun by a move has no decision of its own: its outcome is in `settled`."""
+    begun by a move has no decision of its own: its outcome is in `settled`. `pinned`: why it
+    could not move, in a word."""
 
     request_id: str
     attempts: tuple[Explained, ...]
     moves: tuple[Moved, ...] = ()
     settled: tuple[Settled, ...] = ()
+    pinned: str = ""
 
 
 class DecisionLog:
@@ -66,7 +68,8 @@ class DecisionLog:
         outcomes = {entry.attempt_id: entry for entry in self._outcomes if entry.request_id in wanted}
         attempts = tuple(Explained(d, outcomes.pop(attempt_id(d.request_id, d.attempt), None)) for d in decisions)
         moves = tuple(entry for entry in self._moves if entry.request_id in wanted)
-        return Explanation(decisions[0].request_id, attempts, moves, tuple(outcomes.values()))
+        first = decisions[0]
+        return Explanation(first.request_id, attempts, moves, tuple(outcomes.values()), first.pinned)
 
     def known_as(self, request_id: str) -> str:
         """Our id of a request that ended, by the client's own; any other id as it is."""

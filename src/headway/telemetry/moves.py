@@ -5,6 +5,7 @@ from typing import Final
 import structlog
 
 from headway.core.commands import Moved
+from headway.core.outcome import OutcomeKind
 from headway.telemetry.exposition import Page
 from headway.telemetry.families import counted, single
 from headway.telemetry.tally import Counter, Histogram, Table
@@ -18,6 +19,11 @@ KINDS: Final = ("cut", "resumed", "handed_over")
 
 STARTS: Final = frozenset({"begun", "failed_over"})
 """Results that are followed by a prefill at the target."""
+
+WHY: Final = frozenset({
+    "operator", "drain", "urgent", "memory", "latency", "balance", "plain", *(str(kind) for kind in OutcomeKind),
+})  # fmt: skip
+"""Reasons that are labels: the brain's, and how a lost replica failed. What follows in brackets is for people."""
 
 LOUD: Final = frozenset({"failed_over", "refused"})
 
@@ -36,9 +42,9 @@ class Moves:
         self.replayed = 0
 
     def moved(self, entry: Moved) -> None:
-        """The brain recorded a step of a move. What an operator asked in vain is counted by that, not by its words."""
-        reason = "operator" if entry.result == "refused" and not entry.target else entry.reason.partition(" (")[0]
-        self._results[reason if len(reason) < 40 else "operator", entry.result].value += 1
+        """The brain recorded a step of a move."""
+        reason = entry.reason.partition(" (")[0]
+        self._results[reason if reason in WHY else "other", entry.result].value += 1
         if entry.result in STARTS:
             self.replayed += entry.replayed_tokens
         say = log.info if entry.result in LOUD else log.debug

@@ -11,6 +11,9 @@ from typing import Final
 API: Final = "api"
 """The API has no way to go on from a prefix."""
 
+UNSTREAMED: Final = "whole"
+"""The client wants its answer in one piece, and such requests do not move."""
+
 CHOICES: Final = "choices"
 """More than one sequence is generated: several prompts, n, best_of."""
 
