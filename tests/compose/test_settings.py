@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import pytest
 from pydantic import BaseModel
 
@@ -35,3 +37,24 @@ def test_every_field_is_described() -> None:
                 assert issubclass(type(field.default), s.Section), name
             else:
                 assert field.description, f"{section.__name__}.{name}"
+
+
+def _bounds(node: object, path: str = "") -> Iterator[tuple[str, dict[str, object]]]:
+    """Every integer of the schema, with what is said of it."""
+    if isinstance(node, dict):
+        if node.get("type") == "integer":
+            yield path, node
+        for name, inner in node.items():
+            yield from _bounds(inner, f"{path}.{name}")
+    elif isinstance(node, list):
+        for index, inner in enumerate(node):
+            yield from _bounds(inner, f"{path}[{index}]")
+
+
+def test_every_whole_number_has_bounds() -> None:
+    """One of 30 digits has no place in a journal, nor in a socket's backlog."""
+    integers = dict(_bounds(s.Settings.model_json_schema()))
+    assert len(integers) > 15
+    for path, said in integers.items():
+        assert {"minimum", "exclusiveMinimum"} & said.keys(), path
+        assert "maximum" in said, path

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headway.compose.settings import Settings
 from headway.compose.source import Problem
+from headway.core.precision import rank
 from headway.perfmodel import catalogue
 
 
@@ -31,6 +32,8 @@ def _replicas(settings: Settings) -> Iterator[Problem]:
         path = ("replicas", index)
         if replica.url.rstrip("/").endswith("/v1"):
             yield Problem((*path, "url"), "the /v1 at its end is left out: clients' paths bring their own")
+        if replica.precision and not rank(replica.precision):
+            yield Problem((*path, "precision"), f"{replica.precision!r} is no precision that requests can ask for")
         try:
             if replica.gpu:
                 catalogue.gpu(replica.gpu)

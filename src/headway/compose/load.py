@@ -1,7 +1,6 @@
 """From a file to settings, or to problems that name field and line and guess what was meant."""
 
 import difflib
-import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
@@ -11,6 +10,7 @@ import msgspec
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from headway.compose.settings import Settings
+from headway.compose.settings_base import LARGEST
 from headway.compose.source import Document, Path, Problem, SettingsError, parse
 from headway.compose.texts import unfit_for_heads
 from headway.telemetry.redact import SENSITIVE
@@ -170,8 +170,8 @@ def _refuse_endless(data: Mapping[str, Any], path: Path) -> None:
     for name, value in data.items():
         if isinstance(value, Mapping):
             _refuse_endless(value, (*path, str(name)))
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise SettingsError("settings", [Problem((*path, str(name)), "must be a finite number")])
+        elif isinstance(value, float | int) and not -LARGEST <= value <= LARGEST:
+            raise SettingsError("settings", [Problem((*path, str(name)), "must be a finite number of ordinary size")])
 
 
 def _refuse_unknown(data: Mapping[str, Any], struct: type[msgspec.Struct], path: Path) -> None:

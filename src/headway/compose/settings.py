@@ -10,21 +10,23 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from headway.compose.keyfile import NAME
-from headway.compose.settings_base import Port, Seconds, Section
+from headway.compose.settings_base import LARGEST, Count, ModelName, Port, Section
 from headway.compose.settings_pressure import Affinity, Degradation, Migration, TenantLimits
 from headway.compose.settings_traffic import Batching, Cors, Limits, Listen, Requests, Timeouts, Upstream
 from headway.coordinate.validate import replica_url
 
 TenantName = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
-ModelName = Annotated[str, Field(min_length=1)]
-ANY_HOST = frozenset({"", "0.0.0.0", "::"})
+ANY_HOST = frozenset({"0.0.0.0", "::"})
+HERE = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class Admin(Section):
     """Where operators connect: health, metrics, fleet, explanations, registration."""
 
     enabled: bool = Field(default=True, description="False opens no admin port at all.")
-    host: str = Field(default="127.0.0.1", description="Address to bind. Anything but loopback needs a token.")
+    host: str = Field(
+        default="127.0.0.1", min_length=1, description="Address to bind. Anything but loopback needs a token."
+    )
     port: Port = Field(default=8801, description="Port of the admin API.")
     token: SecretStr | None = Field(
         default=None, description="Bearer token that every route but health needs when set."
@@ -59,12 +61,10 @@ class Replica(Section):
         description="Precision it is served in, such as bf16 or fp8; empty: as the engine or the model's name says.",
     )
     gpu: str = Field(default="", description="Kind of GPU, such as h100-80gb: prior of the learned speed.")
-    gpu_count: int = Field(default=1, ge=1, description="GPUs of this replica.")
-    kv_capacity_tokens: int = Field(
-        default=0, ge=0, description="Size of the KV pool for engines that do not report it."
-    )
-    max_model_tokens: int = Field(default=0, ge=0, description="Longest context it accepts; 0: detect.")
-    max_num_seqs: int = Field(default=0, ge=0, description="Most sequences it runs at once; 0: detect.")
+    gpu_count: int = Field(default=1, ge=1, le=1024, description="GPUs of this replica.")
+    kv_capacity_tokens: Count = Field(default=0, description="Size of the KV pool for engines that do not report it.")
+    max_model_tokens: Count = Field(default=0, description="Longest context it accepts; 0: detect.")
+    max_num_seqs: Count = Field(default=0, description="Most sequences it runs at once; 0: detect.")
     metrics: bool | None = Field(
         default=None, description="False: the engine has no load report; empty: ask the dialect."
     )
@@ -88,8 +88,13 @@ class Policy(Section):
 class Observe(Section):
     """Watching the fleet."""
 
-    interval_s: Seconds = Field(default=0.5, description="Seconds between two load reports of a replica (with jitter).")
-    dcgm_exporters: list[str] = Field(
+    interval_s: float = Field(
+        default=0.5,
+        ge=0.02,
+        allow_inf_nan=False,
+        description="Seconds between two load reports of a replica (with jitter).",
+    )
+    dcgm_exporters: list[Annotated[str, Field(pattern="^https?://.+")]] = Field(
         default=[], description="URLs of DCGM exporters' metrics pages, joined to replicas by label."
     )
     warm_up: bool = Field(
@@ -176,7 +181,10 @@ class Settings(Section):
     brain: dict[str, Any] = Field(default={}, description="Constants of the brain, nested by module; rarely needed.")
     journal: Path | None = Field(default=None, description="Write every event and command here, for `headway verify`.")
     seed: int | None = Field(
-        default=None, description="Seed of the brain's chance; by default a fresh one, which is logged."
+        default=None,
+        ge=0,
+        le=LARGEST,
+        description="Seed of the brain's chance; by default a fresh one, which is logged.",
     )
 
     @model_validator(mode="after")
@@ -213,4 +221,11 @@ class Settings(Section):
         twice = sorted({url for url in urls if isinstance(url, str) and urls.count(url) > 1})
         if twice:
             raise ValueError(f"replicas: {twice[0]} is listed twice")
+        host = self.listen.host.lower()
+        own = {host, *HERE} if host in {*ANY_HOST, *HERE} else {host}
+        for url in urls:
+            if url in {f"{scheme}://{name}:{self.listen.port}" for scheme in ("http", "https") for name in own}:
+                raise ValueError(
+                    f"replicas: {url} is this gateway's own address (listen.port): requests would go round"
+                )
         return self

@@ -5,10 +5,15 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0.001, allow_inf_nan=False)]
 SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Bytes = Annotated[int, Field(gt=0)]
+LARGEST = 2**53
+"""Above it numbers do not count in ones any more, nor fit where they are written to."""
+Positive = Annotated[int, Field(gt=0, le=LARGEST)]
+Bytes = Positive
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+ModelName = Annotated[str, Field(min_length=1)]
 
 
 class Section(BaseModel):

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from headway.compose.settings_base import Rate, Seconds, SecondsOrZero, Section
+from headway.compose.settings_base import Count, ModelName, Positive, Rate, Seconds, SecondsOrZero, Section
 from headway.core.constants import AffinityConfig, BurstConfig, DegradeConfig, MigrationConfig, RestartConfig
 from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import Moving as _Moving
@@ -31,11 +31,11 @@ class TenantLimits(Section):
     requests_per_s: Rate = Field(default=_N.requests_per_s, description="Requests per second.")
     tokens_per_s: Rate = Field(default=_N.tokens_per_s, description="Prompt and output tokens per second.")
     burst_s: Seconds = Field(default=_N.burst_s, description="Seconds' worth of both rates that may be used at once.")
-    max_concurrent: int = Field(default=_N.max_concurrent, ge=0, description="Requests at once, held ones included.")
+    max_concurrent: Count = Field(default=_N.max_concurrent, description="Requests at once, held ones included.")
     kv_share: float = Field(
         default=_N.kv_share, gt=0, le=1, description="Most of a pool's KV tokens promised to its requests in flight."
     )
-    models: list[str] = Field(default=[], description="Models it may see and use.")
+    models: list[ModelName] = Field(default=[], description="Models it may see and use.")
     policies: list[str] = Field(default=[], description="Policies its requests may name.")
     deadline_s: SecondsOrZero = Field(default=_N.deadline_s, description="Deadline of its requests that state none.")
     precision_floor: str = Field(default=_N.precision_floor, description="Least precision of its requests.")
@@ -78,7 +78,7 @@ class Burst(Section):
         default=_B.curbs,
         description="During a burst, cap the output of every request and leave out logprobs; response headers say so.",
     )
-    max_tokens: int = Field(default=_B.max_tokens, ge=1, description="Most output tokens of a request meanwhile.")
+    max_tokens: Positive = Field(default=_B.max_tokens, description="Most output tokens of a request meanwhile.")
     times: float = Field(
         default=_B.enter, gt=1, allow_inf_nan=False, description="A burst is so many times the usual rate, or more."
     )
@@ -114,7 +114,7 @@ class Degradation(Section):
         default=_D.levels,
         description="Refuse new sessions (level 1), shed low priority (level 2), use fallbacks (level 4).",
     )
-    fallback: dict[str, str] = Field(
+    fallback: dict[ModelName, ModelName] = Field(
         default={}, description="Model -> model that answers instead while half of its replicas are out of use."
     )
     burst: Burst = Field(default=Burst(), description="What a sudden rush of requests costs them.")
@@ -136,7 +136,7 @@ class Migration(Section):
         description="Whether it is done. Streams of chats and completions then ask engines for token ids, which "
         "clients do not see; docs/migration.md says which requests can move.",
     )
-    models: list[str] = Field(default=[], description="Models whose requests may move; empty: all.")
+    models: list[ModelName] = Field(default=[], description="Models whose requests may move; empty: all.")
     strategy: Literal["balanced", "latency", "throughput", "plain"] = Field(
         default="balanced",
         description="What is worth a move: see docs/migration.md. plain: never balance, only evict what matters least.",

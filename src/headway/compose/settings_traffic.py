@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from headway.compose.settings_base import Bytes, Port, Seconds, SecondsOrZero, Section
+from headway.compose.settings_base import Bytes, Count, Port, Seconds, SecondsOrZero, Section
 from headway.compose.texts import HeaderName, HeaderText, ReadHeader, RoutePath
 from headway.gateway.config import INFERENCE_PATHS
 from headway.gateway.config import Batching as _Batching
@@ -44,26 +44,26 @@ class ClientTls(Section):
 class Listen(Section):
     """Where clients connect."""
 
-    host: str = Field(default=_G.host, description="Address to bind; 0.0.0.0 or :: for every interface.")
+    host: str = Field(default=_G.host, min_length=1, description="Address to bind; 0.0.0.0 or :: for every interface.")
     port: Port = Field(default=_G.port, description="Port of the data plane.")
-    backlog: int = Field(default=_G.backlog, ge=1, description="Connections the kernel may hold for us.")
+    backlog: int = Field(default=_G.backlog, ge=1, le=65535, description="Connections the kernel may hold for us.")
     tls: ServerTls | None = Field(default=None, description="Serve https instead of http.")
 
 
 class Limits(Section):
     """Bounds on what one client may send, each with the status that says so."""
 
-    max_head_bytes: int = Field(
+    max_head_bytes: Bytes = Field(
         default=_L.max_head_bytes, ge=1024, description="Request line and headers together (431)."
     )
-    max_uri_bytes: int = Field(default=_L.max_uri_bytes, ge=64, description="Request target (414).")
-    max_headers: int = Field(default=_L.max_headers, ge=16, description="Header lines (431).")
-    max_body_bytes: int = Field(default=_L.max_body_bytes, ge=64, description="Request body (413).")
+    max_uri_bytes: Bytes = Field(default=_L.max_uri_bytes, ge=64, description="Request target (414).")
+    max_headers: int = Field(default=_L.max_headers, ge=16, le=65536, description="Header lines (431).")
+    max_body_bytes: Bytes = Field(default=_L.max_body_bytes, ge=64, description="Request body (413).")
     head_timeout_s: Seconds = Field(
         default=_L.head_timeout_s, description="From first byte to the end of the head (408)."
     )
     body_timeout_s: Seconds = Field(default=_L.body_timeout_s, description="Silence while a body is owed (408).")
-    min_body_bytes_per_s: int = Field(default=_L.min_body_bytes_per_s, ge=0, description="Slower bodies are cut (408).")
+    min_body_bytes_per_s: Count = Field(default=_L.min_body_bytes_per_s, description="Slower bodies are cut (408).")
     keepalive_timeout_s: Seconds = Field(
         default=_L.keepalive_timeout_s, description="Idle client connections are closed."
     )
@@ -74,9 +74,8 @@ class Limits(Section):
     write_high_water_bytes: Bytes = Field(
         default=_L.write_high_water_bytes, description="Unsent bytes that stop reading."
     )
-    max_connections: int = Field(
+    max_connections: Count = Field(
         default=_L.max_connections,
-        ge=0,
         description="Clients at once; more are closed. 0: as many as the limit on open files has room for.",
     )
 
@@ -115,7 +114,7 @@ class Cors(Section):
         default=list(_C.origins), description='Allowed origins; "*" allows any; empty: no CORS at all.'
     )
     headers: list[HeaderName] = Field(default=list(_C.headers), description="Request headers a browser may send.")
-    max_age_s: int = Field(default=_C.max_age_s, ge=0, description="How long a browser may remember a preflight.")
+    max_age_s: Count = Field(default=_C.max_age_s, description="How long a browser may remember a preflight.")
 
 
 class Upstream(Section):
@@ -139,7 +138,7 @@ class Requests(Section):
     """How requests are understood."""
 
     paths: list[RoutePath] = Field(
-        default=list(INFERENCE_PATHS), description="Routes that reach engines; a trailing / is a prefix."
+        default=list(INFERENCE_PATHS), min_length=1, description="Routes that reach engines; a trailing / is a prefix."
     )
     session_headers: list[ReadHeader] = Field(
         default=list(_G.session_headers), description="Headers that name a session."
@@ -162,6 +161,15 @@ class Requests(Section):
         default="learn",
         description="Ask engines for a usage report on streams: until the length ratio is learned, or always.",
     )
+
+    @model_validator(mode="after")
+    def _headers_differ(self) -> "Requests":
+        own = ("deadline_header", "hints_header", "priority_header", "policy_header", "precision_header")
+        names = [*(getattr(self, field).lower() for field in own), *{name.lower() for name in self.session_headers}]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice} is the header of two things: each needs a name of its own")
+        return self
 
 
 class Batching(Section):

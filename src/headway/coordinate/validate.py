@@ -49,6 +49,8 @@ def replica_url(text: str) -> str | Refused:
         port = parts.port
     except ValueError as error:
         return Refused(f"not a URL: {error}")
+    if port == 0:
+        return Refused("there is no port 0")
     if reason := _wrong_parts(parts, text) or host_refused(parts.hostname or ""):
         return Refused(reason)
     host = parts.hostname or ""
