@@ -96,7 +96,17 @@ def test_one_kind_can_be_healed_alone(tiny: EmulatorProcess) -> None:
     assert tiny.state()["faults"] == []
 
 
-@pytest.mark.parametrize("body", [{"kind": "nonsense"}, {"kind": "slow", "factor": 0}, {}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "nonsense"},
+        {},
+        *[{"kind": "slow", "factor": factor} for factor in (0, -1, 1e308)],
+        {"kind": "slow", "for_s": -1},
+        {"kind": "slow", "after_tokens": -5},
+        {"kind": "slow", "facter": 2},
+    ],
+)
 def test_nonsense_is_refused(tiny: EmulatorProcess, body: dict[str, object]) -> None:
     with pytest.raises(urllib.error.HTTPError, match="400"):
         call(f"{tiny.control}/faults", body)

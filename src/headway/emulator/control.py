@@ -36,8 +36,6 @@ class Control:
             fault = msgspec.json.decode(await request.body(), type=Fault)
         except msgspec.DecodeError as error:
             return ok({"error": str(error), "kinds": list(FaultKind)}, 400)
-        if fault.factor <= 0:
-            return ok({"error": "factor must be positive"}, 400)
         self._service.set_fault(fault)
         return ok({"set": fault})
 

@@ -1,6 +1,7 @@
 """What can be made to go wrong, on purpose, and until when. Set through `control`, obeyed by `service` and `api`."""
 
 import enum
+from typing import Annotated
 
 import msgspec
 
@@ -19,14 +20,14 @@ class FaultKind(enum.StrEnum):
     SIGTERM_HANG = "sigterm_hang"  # on SIGTERM, streams fall silent while the port refuses (vLLM's default)
 
 
-class Fault(msgspec.Struct, frozen=True):
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One fault. `after_tokens`: it strikes when the engine has generated so many more tokens. `for_s`: real seconds
     until it heals by itself, 0 = never."""
 
     kind: FaultKind
-    factor: float = 1.0
-    after_tokens: int = 0
-    for_s: float = 0.0
+    factor: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
+    after_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    for_s: Annotated[float, msgspec.Meta(ge=0, le=1e8)] = 0.0
 
 
 ONCE = frozenset({FaultKind.CRASH, FaultKind.OOM, FaultKind.DROP_CONNECTIONS})
