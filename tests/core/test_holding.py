@@ -153,10 +153,10 @@ def test_who_does_not_wait_has_no_place_in_a_queue() -> None:
     house = ready("a")
     ask(house, "r", 900)
     holding, jobs = house.brain._holding, house.brain._jobs
-    assert holding.prospect(jobs[RequestId("r")]) is None, "nobody waits at all"
+    assert holding.prospect(jobs[RequestId("r")], 0.0) is None, "nobody waits at all"
     ask(house, "s", 900)
-    assert holding.prospect(jobs[RequestId("r")]) is None
-    assert holding.prospect(jobs[RequestId("s")]) == (1, 0.0)
+    assert holding.prospect(jobs[RequestId("r")], 0.0) is None
+    assert holding.prospect(jobs[RequestId("s")], 0.0) == (1, 0.0)
 
 
 def test_without_the_hold_memory_is_no_reason() -> None:

@@ -205,15 +205,16 @@ def test_whoever_is_told_so_counts_as_if_it_waited() -> None:
     line.late(*[f"old{n}" for n in range(10)])
     line.come("stays", 1000.0)
     assert len(line.serve(18.5)) == 10
-    assert 30.0 * 10 / 110 < line.queue.wait_of(Tier.STANDARD) < 30.0 * 10 / 50, "a share of those who came lately"
+    told = line.queue.wait_of(Tier.STANDARD, line.now)
+    assert 30.0 * 10 / 110 < told < 30.0 * 10 / 50, "a share of those who came lately"
     line.serve(60.0)
-    assert line.queue.wait_of(Tier.STANDARD) < 0.2, "that was long ago"
+    assert line.queue.wait_of(Tier.STANDARD, line.now) < 0.2, "that was long ago"
     line.late("old")
     line.serve(2.0)
-    assert line.queue.wait_of(Tier.HIGH) == 0.0, "nobody of that tier was"
+    assert line.queue.wait_of(Tier.HIGH, line.now) == 0.0, "nobody of that tier was"
     for name in [str(item.job.request.id) for item in line.queue]:
         line.queue.remove(RequestId(name))
-    assert line.queue.wait_of(Tier.STANDARD) == 0.0, "that is over"
+    assert line.queue.wait_of(Tier.STANDARD, line.now) == 0.0, "that is over"
 
 
 def test_whoever_goes_at_once_came_too() -> None:
@@ -226,7 +227,7 @@ def test_whoever_goes_at_once_came_too() -> None:
         for _ in range(pass_by):
             line.queue.pass_by(job("goes", line.now).request, 18.0)
         line.serve(18.5)
-        return line.queue.wait_of(Tier.STANDARD)
+        return line.queue.wait_of(Tier.STANDARD, line.now)
 
     assert told(300) < 0.5 * told(0)
 
@@ -234,10 +235,83 @@ def test_whoever_goes_at_once_came_too() -> None:
 def test_the_late_ones_do_not_delay_whoever_comes() -> None:
     """They go behind it; only where nobody is ever told that it waits in vain, whoever waits is a sign of distress."""
     for hopeless, most in ((1.5, 0.0), (0.0, 2.0)):
-        line = Line(hopeless=hopeless)
+        line = Line(hopeless=hopeless, queue_timeout_s=300.0)
         line.late(*[f"old{n}" for n in range(20)])
-        line.serve(3.0)
-        assert line.queue.wait_of(Tier.STANDARD) == pytest.approx(most, abs=0.02)
+        line.serve(90.0)
+        assert line.queue.wait_of(Tier.STANDARD, line.now) == pytest.approx(most, abs=0.4)
+
+
+# -- what is told of a wait ------------------------------------------------------------------------------------------
+
+
+def expects(line: Line, item: Waiting) -> float:
+    return line.queue.wait_s(item, line.queue.position(item), line.now)
+
+
+def test_whoever_is_in_time_waits_for_those_before_it() -> None:
+    line = Line()
+    line.come("stays", 1000.0)
+    line.serve(10.0)
+    items = [line.come(f"new{n}") for n in range(5)]
+    assert [expects(line, item) for item in items] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5], abs=0.01)
+
+
+def test_whoever_will_be_late_is_told_what_the_late_wait() -> None:
+    """Unless few were lately: then those before it will be, or go sooner."""
+    line = Line()
+    line.come("stays", 1000.0)
+    line.serve(1.0)
+    crowd = [line.come(f"new{n}") for n in range(40)]
+    assert expects(line, crowd[-1]) == pytest.approx(1.0), "it goes in time, or it does not"
+    line.now += 2.0
+    line.queue.hopeless(line.now)
+    line.now += 6.0
+    line.queue.hopeless(line.now)
+    assert expects(line, crowd[0]) == pytest.approx(6.0), "none went in six seconds"
+    assert expects(line, crowd[10]) == pytest.approx(6.0 + 11 * 0.1), "but when this is over they will"
+    assert expects(line, line.come("next", -0.5)) == pytest.approx(6.0 + 41 * 0.1)
+    pushy = line.come("pushy", 0.05)
+    assert expects(line, pushy) == pytest.approx(0.05 + 6.0 + 42 * 0.1), "most were late lately"
+    line.now += 20.0
+    assert expects(line, crowd[20]) == pytest.approx(30.0 - 28.0), "no longer than it may"
+
+
+def test_where_nobody_is_told_that_it_waits_in_vain_the_line_is_what_counts() -> None:
+    line = Line(hopeless=0.0)
+    line.late("old")
+    line.serve(10.0)
+    assert expects(line, line.come("new", 0.0)) == pytest.approx(0.1, abs=0.01)
+
+
+def test_an_overload_is_a_wait_for_newcomers_as_soon_as_they_miss_their_objective() -> None:
+    """Two come where one is served: nobody is told yet that it waits in vain."""
+    line = Line()
+    waits = []
+    for second in range(12):
+        for n in range(10):
+            line.come(f"new{second}-{n}")
+            assert not line.serve(0.1)
+            line.queue.within_reach(line.now)
+        waits.append(line.queue.wait_of(Tier.STANDARD, line.now))
+    assert waits[1] < 2.5
+    assert waits[2:] == sorted(waits[2:])
+    assert 3.5 < waits[9] < 6.0 < 2 * waits[11]
+
+
+def test_those_who_may_not_wait_count_as_long_as_they_are_remembered() -> None:
+    line = Line(queue_timeout_s=4.0)
+    line.come("stays", 1000.0)
+    assert not line.queue.losing(line.now)
+    line.serve(1.0)
+    for _ in range(10):
+        line.queue.turned_away(Tier.STANDARD, line.now)
+    share = 10.0 / 22.0  # those served, those turned away, and two who wait or waited
+    assert line.queue.wait_of(Tier.STANDARD, line.now) == pytest.approx(4.0 * share, rel=0.1)
+    assert line.queue.wait_of(Tier.STANDARD, line.now, 15.0) == pytest.approx(15.0 * share, rel=0.1)
+    assert line.queue.wait_of(Tier.HIGH, line.now, 15.0) == 0.0
+    line.now += 11.0
+    assert not line.queue.losing(line.now)
+    assert line.queue.wait_of(Tier.STANDARD, line.now, 15.0) < 0.2
 
 
 @pytest.mark.slow

@@ -3,7 +3,14 @@
 import pytest
 
 from headway.core.commands import Command, Dispatch, LevelChanged, Reject, Restart, SetTimer
-from headway.core.constants import BrainConfig, BurstConfig, DegradeConfig, RestartConfig, SchedulerConfig
+from headway.core.constants import (
+    AdmissionConfig,
+    BrainConfig,
+    BurstConfig,
+    DegradeConfig,
+    RestartConfig,
+    SchedulerConfig,
+)
 from headway.core.events import DrainAsked, ProbeFailed, ProbeSucceeded, ReplicasChanged, TenantsChanged, TimerFired
 from headway.core.ids import ReplicaId
 from headway.core.outcome import OutcomeKind
@@ -122,6 +129,27 @@ def test_the_wait_of_those_who_matter_counts() -> None:
     for n in range(20):
         house.ask(f"l{n}", tier=LOW)
     assert house.pool.expected_wait_s == 0.0
+
+
+@pytest.mark.parametrize(("timeout_s", "queued"), [(4.0, 512), (30.0, 4), (30.0, 0)])
+def test_an_overload_shows_whatever_the_bounds_of_the_queue(timeout_s: float, queued: int) -> None:
+    """Three come where one is served: most are not, for want of patience or of room."""
+    admission = AdmissionConfig(queue_timeout_s=timeout_s, max_queued=queued)
+    house = Watched(admission=admission, scheduler=SchedulerConfig(max_in_flight=1))
+    house.add("a")
+    for second in range(15):
+        for n in range(4):
+            for name in "abc":
+                house.ask(f"{name}{second}-{n}")
+            house.pass_time(0.25)
+            house.end(str(only(house.said, Dispatch)[-1].attempt_id))
+    assert house.pool.level == 2
+    assert house.pool.queued <= queued
+    for _ in range(80):
+        house.pass_time(0.25)
+        house.end(str(only(house.said, Dispatch)[-1].attempt_id))
+    house.pass_time(20.0)
+    assert (house.pool.level, house.pool.queued) == (0, 0)
 
 
 # -- health

@@ -76,7 +76,7 @@ class FakeBrain:
     def snapshot(self, at: float) -> FleetSnapshot:
         return FleetSnapshot(at, "fake", 0, 0, False, ())
 
-    def prospect(self, request_id: Any) -> tuple[int, float] | None:
+    def prospect(self, request_id: Any, at: float) -> tuple[int, float] | None:
         return self.prospects.get(request_id)
 
 

@@ -1,9 +1,10 @@
 """Whether a request may go now, must wait, or is refused.
 
 A request is refused only for certain reasons: its model is unknown, it cannot fit any replica even by a lower bound of
-its length, its deadline has passed or leaves no time for a first token anywhere, the queue is full. It waits (bound late) only for memory: until on some acceptable
-replica the forecast peak of the batch, with it and `z` deviations, stays within the pool; or, where the operator set
-one, for a count limit. Two things are never a reason to wait: missing data, and a replica with nothing to do.
+its length, its deadline has passed or leaves no time for a first token anywhere, the queue is full. It waits (bound
+late) only for memory: until on some acceptable replica the forecast peak of the batch, with it and `z` deviations,
+stays within the pool; or, where the operator set one, for a count limit. Two things are never a reason to wait: missing
+data, and a replica with nothing to do.
 
 It may also wait for its turn at prefill (pace). Who goes first is the queue's business, and who of those that would
 take it, the scheduler's.

@@ -122,7 +122,7 @@ class Brain:
             panic,
             views,
             errors,
-            pools=self._relief.states(views),
+            pools=self._relief.states(views, at),
             held=self._holding.held(at, SHOWN),
             tenants=admission.tenancy.states(),
             emptying=self._rebalance.emptying(views),
@@ -132,10 +132,10 @@ class Brain:
         """Who is held, with the position in the queue of its model, counted from 1."""
         return self._holding.positions()
 
-    def prospect(self, request_id: RequestId) -> tuple[int, float] | None:
+    def prospect(self, request_id: RequestId, at: float) -> tuple[int, float] | None:
         """Position in its queue (from 1) and expected wait (s, 0 if unknown) of a request; None if it is not held."""
         job = self._jobs.get(request_id)
-        return self._holding.prospect(job) if job is not None and job.held else None
+        return self._holding.prospect(job, at) if job is not None and job.held else None
 
     @property
     def ignored(self) -> int:

@@ -214,7 +214,9 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     low bound calls them all back at once, into the next overload); `retry_share`: the share of the pace that is
     promised to those who come back (the rest is for those who come first).
     `hopeless`: whoever is expected to wait this many times longer than it may is refused at once, or let go early (0:
-    never); nothing is expected of what was watched for less than `watch_s`.
+    never); nothing is expected of what was watched for less than `watch_s`. `lost_s`: whoever is not served, as it may
+    not wait (any longer), counts for saturation as one who waits for so long, or for `queue_timeout_s` if that is
+    longer: a short bound on the wait must not hide an overload.
     `reserved`: the share of every model's replicas that is kept for what is critical. Whole replicas, and of one more
     the rest of the share as a part of its KV pool.
     """
@@ -240,6 +242,7 @@ class AdmissionConfig(msgspec.Struct, frozen=True):
     late_spare: Amount = 0.15
     hopeless: Amount = 1.5
     watch_s: Amount = 5.0
+    lost_s: Amount = 15.0
     reserved: Amount = 0.0
 
 

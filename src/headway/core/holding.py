@@ -78,7 +78,7 @@ class Holding:
             self._refuse(job, _overdue(admission.queue(request), request.id, overdue, at), out)
             return
         if queue is not None:
-            if queue:
+            if queue or queue.losing(at):
                 queue.pass_by(request, at)
             queue.turns.charge(request.tenant, cost(job))
         self._send(job, choice, at, out)
@@ -209,13 +209,15 @@ class Holding:
         while queue.full or admission.queued_bytes + request.body_bytes > admission.config.max_queued_bytes:
             victim = queue.turns.dispensable(request.tier, request.tenant)
             if victim is None or request.body_bytes > admission.config.max_queued_bytes:
+                queue.turned_away(request.tier, at)
                 self._refuse(job, _queue_full(queue, request.id, at), out)
                 return
+            queue.lost(victim.job.request.tier, at)
             queue.remove(victim.job.request.id)
             self._refuse(victim.job, _queue_full(queue, victim.job.request.id, at), out)
         item = queue.push(job, at, admission.due(job, pool.candidates))
         position = queue.position(item)
-        wait = position * queue.pace_s
+        wait = queue.wait_s(item, position, at)
         overdue = admission.overdue(job, pool.candidates, wait, at)
         if overdue:
             queue.remove(request.id)
@@ -236,7 +238,8 @@ class Holding:
             return False
         queue = self._admission.queue(job.request)
         item = queue.push(job, at, at)
-        out.append(Hold(job.request.id, queue.position(item), queue.wait_s(item)))
+        position = queue.position(item)
+        out.append(Hold(job.request.id, position, queue.wait_s(item, position, at)))
         self._arm(pool, queue, at, out)
         return True
 
@@ -251,7 +254,8 @@ class Holding:
         if blameless:
             job.tries.excluded = ()
         item = queue.push(job, at, self._admission.due(job, pool.candidates))
-        out.append(Hold(job.request.id, queue.position(item), queue.wait_s(item)))
+        position = queue.position(item)
+        out.append(Hold(job.request.id, position, queue.wait_s(item, position, at)))
         self._arm(pool, queue, at, out)
         return True
 
@@ -316,8 +320,11 @@ class Holding:
 
     def _expire(self, queue: HoldQueue, item: Waiting, at: float, out: list[Command]) -> None:
         request = item.job.request
+        out_of_patience = request.deadline is not None and request.deadline <= at
+        if not out_of_patience:
+            queue.lost(request.tier, at)
         queue.remove(request.id)
-        if request.deadline is not None and request.deadline <= at:
+        if out_of_patience:
             self._refuse(item.job, expired(request.id), out)
         else:
             text = "no replica had room for the request in time"
@@ -380,17 +387,18 @@ class Holding:
         for queue in self._admission.queues.values():
             for position, item in enumerate(islice(queue, most - len(found)), start=1):
                 request, waited = item.job.request, at - item.job.arrived_at
-                wait = position * queue.pace_s
+                wait = queue.wait_s(item, position, at)
                 found.append(HeldState(request.id, queue.model, request.tenant, request.tier, position, waited, wait))
         return tuple(found)
 
-    def prospect(self, job: Job) -> tuple[int, float] | None:
+    def prospect(self, job: Job, at: float) -> tuple[int, float] | None:
         """Position and expected wait (s, 0 if unknown) of a request, None if it is not held."""
         queue = self._admission.queues.get(lane(job.request))
         item = queue.find(job.request.id) if queue is not None else None
         if queue is None or item is None:
             return None
-        return queue.position(item), queue.wait_s(item)
+        position = queue.position(item)
+        return position, queue.wait_s(item, position, at)
 
 
 def _overdue(queue: HoldQueue, request_id: RequestId, text: str, at: float) -> Reject:

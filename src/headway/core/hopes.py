@@ -12,6 +12,7 @@ done about it is not known here (holding), nor in which order they go (turns).
 """
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 from headway.core.constants import AdmissionConfig
@@ -25,6 +26,9 @@ _PACE_MEMORY: Final = 2.0
 """For how many times `watch_s` (up to twice that) the pace of a pool is remembered."""
 
 _EVERY_S: Final = 1.0
+
+_LIKELY: Final = 0.5
+"""If so many missed their objective lately, the next one probably will, too."""
 
 
 class Spell:
@@ -51,7 +55,7 @@ class Spell:
 class Hopes:
     """What is measured of one queue. `turns` are its lines."""
 
-    __slots__ = ("_came", "_config", "_lines", "_looked_at", "_lost", "_pool", "_turns")
+    __slots__ = ("_came", "_config", "_lines", "_looked_at", "_lost", "_lost_at", "_missed", "_pool", "_turns")
 
     def __init__(self, config: AdmissionConfig, turns: Turns) -> None:
         self._config = config
@@ -60,7 +64,9 @@ class Hopes:
         self._pool: Spell | None = None
         self._lines: dict[tuple[int, str], Spell] = {}
         self._came: dict[int, Spell] = {}
+        self._missed: dict[int, Spell] = {}
         self._lost: dict[int, Spell] = {}
+        self._lost_at = -math.inf
 
     # -- what happens ------------------------------------------------------------------------------------------
 
@@ -87,15 +93,21 @@ class Hopes:
         if self._turns.late_of(*name) == 1:
             del self._lines[name]
 
-    def lost(self, item: Waiting, at: float) -> None:
-        """It was hopeless, and was told so."""
-        self._count(self._lost, item.job.request.tier, at)
+    def missed(self, tier: int, at: float) -> None:
+        """One of this tier can not keep its objective any more, or never could have."""
+        self._count(self._missed, tier, at)
+
+    def lost(self, tier: int, at: float) -> None:
+        """One of this tier is not served: it would have waited in vain, or did, or there was no room for it to wait."""
+        self._count(self._lost, tier, at)
+        self._lost_at = at
 
     def emptied(self) -> None:
         """Nobody waits any more."""
         self._pool = None
         self._lines.clear()
         self._came.clear()
+        self._missed.clear()
         self._lost.clear()
 
     # -- what follows ------------------------------------------------------------------------------------------
@@ -137,15 +149,44 @@ class Hopes:
         rank = self._turns.late_of(item.tier, item.tenant) + (not item.late)
         return self._wait_s(spell, rank, pace, at) > margin * (left - slack)
 
-    def share(self, tier: int) -> float:
-        """Which share of those of this tier or a higher one who came lately was told so."""
-        lost = sum(spell.count for each, spell in self._lost.items() if each >= tier)
+    def wait_s(self, item: Waiting, position: int, pace: float, at: float) -> float:
+        """How long the one at this position must expect to wait, at `pace` seconds between two that go: where it will
+        miss its objective before, behind all who will not; and never for longer than it may (by our bound)."""
+        wait, slack = position * pace, 0.0 if item.late else item.due - at
+        if wait > slack and self._config.hopeless:
+            spell = self._lines.get((item.tier, item.tenant))
+            if not item.late and self._share(self._missed, item.job.request.tier) < _LIKELY:
+                wait = max(0.0, slack)
+            elif spell is not None:
+                wait = max(wait, slack + _better(spell, self._turns.late_rank(item), pace, at))
+        return min(wait, max(0.0, self._left_s(item, at)))
+
+    def burden_s(self, tier: int, pace: float, lost_s: float, at: float) -> float:
+        """The wait that one of this tier or a higher one who comes now must expect because it may miss its objective
+        then, or not be served at all, as those did who came lately. The latter counts as a wait of `lost_s`; the former
+        as what it takes to serve its line alone, which is the least: nobody is in distress for a guess."""
+        late = waits = 0.0
+        for (each, _), items in self._turns.late():
+            if each >= tier:
+                late += len(items)
+                waits += len(items) * (len(items) + 1) * pace
+        missed = self._share(self._missed, tier) * min(self._config.queue_timeout_s, waits / late) if late else 0.0
+        lost = self._share(self._lost, tier) if self.losing(at) else 0.0
+        return max(missed, lost * lost_s)
+
+    def losing(self, at: float) -> bool:
+        """Whether anybody was lost lately."""
+        return at - self._lost_at < 2.0 * self._config.watch_s
+
+    def _share(self, spells: Mapping[int, Spell], tier: int) -> float:
+        """Which share of those of this tier or a higher one who came lately are counted there."""
+        part = sum(spell.count for each, spell in spells.items() if each >= tier)
         came = sum(spell.count for each, spell in self._came.items() if each >= tier)
-        return min(1.0, lost / came) if lost else 0.0
+        return part / max(part, came) if part else 0.0
 
     def _count(self, spells: dict[int, Spell], tier: int, at: float) -> None:
         """One more of a tier. What came and what was lost is forgotten at one pace, or it would be no share."""
-        for each in (self._came, self._lost):
+        for each in (self._came, self._missed, self._lost):
             if tier not in each:
                 each[tier] = Spell(at)
             each[tier].forget(self._config.watch_s, at)
@@ -163,10 +204,7 @@ class Hopes:
 
     def _wait_s(self, spell: Spell, rank: int, pace: float, at: float) -> float:
         """How long the one of this rank (from 1) among the late ones of a line will wait, at best."""
-        lasts = at - spell.since
-        if lasts < self._config.watch_s:
-            return 0.0
-        return min(rank * spell.gap_s(at), lasts + rank * pace)
+        return 0.0 if at - spell.since < self._config.watch_s else _better(spell, rank, pace, at)
 
     def _pace_s(self, at: float) -> float:
         """Seconds between two whom the pool lets go; 0 if that is not known, or of no interest."""
@@ -180,3 +218,8 @@ class Hopes:
         """What is left of the time it may wait, whatever deadline its client has."""
         job = item.job
         return max(job.arrived_at, job.waits_from) + self._config.queue_timeout_s - at
+
+
+def _better(spell: Spell, rank: int, pace: float, at: float) -> float:
+    """The better of the two guesses how long the one of this rank among the late ones of a line will wait."""
+    return min(rank * spell.gap_s(at), at - spell.since + rank * pace)

@@ -109,6 +109,7 @@ class HoldQueue:
         insort(self._expiries, (expires, item.serial, item))
         if late:
             insort(self._late, (0.0, item.serial, item))
+            self._hopes.missed(request.tier, at)
         elif abs(due) < math.inf:
             insort(self._dues, (due, item.serial, item))
         if item.tier < _TOP and self._config.rise_s:
@@ -122,16 +123,18 @@ class HoldQueue:
             return 1
         return self.turns.ahead(item) + (1 if urgent is None or item.late else 2)
 
-    def wait_s(self, item: Waiting) -> float:
-        """How long it will wait at the recent pace, 0 while none is known."""
-        return self.position(item) * self.pace_s
+    def wait_s(self, item: Waiting, position: int, at: float) -> float:
+        """How long it must expect to wait at this position, 0 while no pace is known."""
+        return self._hopes.wait_s(item, position, self.pace_s, at)
 
-    def wait_of(self, tier: int) -> float:
-        """How long one of this tier that comes now will wait at the recent pace. Those who missed their objective are
-        no hindrance, they go behind it; but whoever is told that it would wait in vain counts as if it waited as long
-        as it may: that it does not is no sign of ease. (Where nobody is told, whoever waits counts.)"""
-        ahead = self.turns.timely_from(tier) if self._config.hopeless else self.turns.from_tier(tier)
-        return max(ahead * self.pace_s, self._hopes.share(tier) * self._config.queue_timeout_s)
+    def wait_of(self, tier: int, at: float, lost_s: float = 0.0) -> float:
+        """How long one of this tier that comes now must expect to wait at the recent pace. Those who missed their
+        objective are no hindrance, they go behind it; but it may miss its own, as often as others did lately, and wait
+        as they do; and whoever is not served counts as if it waited as long as it may, or for `lost_s`: that it does
+        not is no sign of ease. (Where nobody is told that it waits in vain, whoever waits counts.)"""
+        config, pace = self._config, self.pace_s
+        ahead = self.turns.timely_from(tier) if config.hopeless else self.turns.from_tier(tier)
+        return max(ahead * pace, self._hopes.burden_s(tier, pace, max(config.queue_timeout_s, lost_s), at))
 
     @property
     def drain_s(self) -> float:
@@ -151,8 +154,25 @@ class HoldQueue:
 
     def give_up(self, item: Waiting, at: float) -> None:
         """It would wait in vain."""
-        self._hopes.lost(item, at)
+        tier = item.job.request.tier
+        if not item.late:
+            self._hopes.missed(tier, at)
+        self.lost(tier, at)
         self.remove(item.job.request.id)
+
+    def lost(self, tier: int, at: float) -> None:
+        """One of this tier is not served, for it could not wait, or not any longer."""
+        self._hopes.lost(tier, at)
+
+    def losing(self, at: float) -> bool:
+        """Whether anybody was not served lately."""
+        return self._hopes.losing(at)
+
+    def turned_away(self, tier: int, at: float) -> None:
+        """One of this tier came, and may not wait: too many do."""
+        self._hopes.came(tier, at)
+        self._hopes.missed(tier, at)
+        self.lost(tier, at)
 
     def remove(self, request_id: RequestId) -> None:
         """It was cancelled or has expired."""
@@ -278,6 +298,7 @@ class HoldQueue:
         count = bisect_left(dues, (at, 0))
         for _, _, item in dues[:count]:
             self.turns.demote(item)
+            self._hopes.missed(item.job.request.tier, at)
             if item.tier < _TOP:
                 item.bypassed = 0
             insort(self._late, (0.0, item.serial, item))

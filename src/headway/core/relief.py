@@ -145,10 +145,10 @@ class Relief:
             next_look = min(next_look, self._revive(self._replicas[name], at, out))
         self._arm(next_look, out)
 
-    def states(self, views: Sequence[ReplicaView]) -> tuple[PoolState, ...]:
+    def states(self, views: Sequence[ReplicaView], at: float) -> tuple[PoolState, ...]:
         """How every model fares, as these views of all replicas have it."""
         fresh = {view.id: view for view in views}
-        return tuple(self._state(pool, fresh) for _, pool in sorted(self._scheduler.pools.items()))
+        return tuple(self._state(pool, fresh, at) for _, pool in sorted(self._scheduler.pools.items()))
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -162,28 +162,29 @@ class Relief:
         """Measure one pool. True if it must be looked at again soon."""
         strained = self.degrade.pool(pool.model)
         views = [replica.view for replica in pool.replicas if replica.view is not None and _at_work(replica)]
-        began = strained.measured(self._saturation(views, pool.model), at, out)
+        began = strained.measured(self._saturation(views, pool.model, at), at, out)
         strained.stands(pool.replicas, at, out)
         if began and self.degrade.config.levels:
             self._holding.shed(pool.model, Tier.STANDARD, at, out)
         return strained.restless(at)
 
-    def _saturation(self, views: Sequence[ReplicaView], model: str) -> float:
+    def _saturation(self, views: Sequence[ReplicaView], model: str, at: float) -> float:
         admission = self._admission
-        held = admission.late and admission.config.hold
-        return saturation(views, self._wait_s(model), held, self.degrade.config)
+        held, lost_s = admission.late and admission.config.hold, admission.config.lost_s
+        return saturation(views, self._wait_s(model, at, lost_s), held, self.degrade.config)
 
-    def _wait_s(self, model: str) -> float:
+    def _wait_s(self, model: str, at: float, lost_s: float = 0.0) -> float:
         """What one of STANDARD that comes now must expect: whoever matters less does not delay it."""
-        return max((queue.wait_of(Tier.STANDARD) for queue in self._admission.lanes(model)), default=0.0)
+        lanes = self._admission.lanes(model)
+        return max((queue.wait_of(Tier.STANDARD, at, lost_s) for queue in lanes), default=0.0)
 
-    def _state(self, pool: Pool, fresh: Mapping[ReplicaId, ReplicaView]) -> PoolState:
+    def _state(self, pool: Pool, fresh: Mapping[ReplicaId, ReplicaView], at: float) -> PoolState:
         strained = self.degrade.pools.get(pool.model)
         level, burst = (int(strained.level), strained.burst) if strained is not None else (0, False)
         queued = sum(len(queue) for queue in self._admission.lanes(pool.model))
         views = [fresh[replica.id] for replica in pool.replicas if _at_work(replica)]
-        full = self._saturation(views, pool.model)
-        return PoolState(pool.model, queued, level, burst, full, self._wait_s(pool.model))
+        full = self._saturation(views, pool.model, at)
+        return PoolState(pool.model, queued, level, burst, full, self._wait_s(pool.model, at))
 
     def _revive(self, replica: Replica, at: float, out: list[Command]) -> float:
         """Have it restarted if it is dead and nobody wants it to be. Returns when to look again."""

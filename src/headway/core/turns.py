@@ -187,6 +187,11 @@ class Turns:
         line = self._tiers.get(tier, {}).get(tenant)
         return len(line.late) if line is not None else 0
 
+    def late_rank(self, item: Waiting) -> int:
+        """The place of one that waits among the late ones of its line, from 1; behind all of them if it is not late."""
+        line = self._tiers[item.tier][item.tenant]
+        return bisect_left(line.late, key(item)) + 1 if item.late else len(line.late) + 1
+
     def dispensable(self, tier: int, tenant: str) -> Waiting | None:
         """Who goes if there is no room for one more of this tier and tenant: of the lowest tier (not above this one),
         the last of the tenant that has most for its weight. None if the newcomer is that itself."""

@@ -43,7 +43,7 @@ class Brain(Protocol):
 
     def handle(self, event: Event) -> list[Command]: ...
     def snapshot(self, at: float) -> FleetSnapshot: ...
-    def prospect(self, request_id: RequestId) -> tuple[int, float] | None: ...
+    def prospect(self, request_id: RequestId, at: float) -> tuple[int, float] | None: ...
 
 
 class Body(Protocol):
@@ -136,7 +136,7 @@ class Driver:
 
     def prospect(self, request_id: RequestId) -> tuple[int, float] | None:
         """Position in the queue and expected wait (s) of a request, None if it is not held (any more)."""
-        return self._brain.prospect(request_id)
+        return self._brain.prospect(request_id, now())
 
     def advance(self, attempt: Advancing) -> None:
         """The attempt generated tokens; the brain hears of it with the next tick. Call once until `advanced` falls."""
