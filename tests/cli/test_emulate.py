@@ -1,4 +1,6 @@
+import gc
 import inspect
+import socket
 
 import pytest
 
@@ -21,6 +23,23 @@ def test_flags_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("emulate", *flags) == 0
     expected = EmulatorConfig(model="m", tensor_parallel_size=2, enable_prefix_caching=False, time_scale=5.0)
     assert seen == [expected]
+
+
+@pytest.mark.parametrize("flag", ["--port", "--control-port"])
+def test_a_taken_port_is_told_by_its_flag(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    other = "--control-port" if flag == "--port" else "--port"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        assert call("emulate", flag, port, other, "0") == 1
+    gc.collect()
+    shown = capsys.readouterr().err
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in shown
+    assert f"choose another {flag}" in shown
+
+
+def test_a_level_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("emulate", "--log-level", "loud") == 2
+    assert "--log-level loud: there are debug, info" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

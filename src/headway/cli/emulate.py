@@ -8,8 +8,11 @@ import typer
 from headway.cli.console import fail
 from headway.emulator import EmulatorConfig, serve
 from headway.emulator.config import DoesNotFit, TooLong
+from headway.emulator.serve import CannotListen
 from headway.perfmodel.catalogue import UnknownName
 from headway.telemetry.logs import configure
+
+LEVELS = ("debug", "info", "warning", "error")
 
 
 def command(
@@ -45,7 +48,10 @@ def command(
     """Run an inference engine without a GPU: vLLM's HTTP API and metrics, timed by a model of the hardware."""
     # Every parameter but the log level is a field of EmulatorConfig, by the same name.
     flags: dict[str, Any] = dict(locals())
-    logs = configure(flags.pop("log_level"))
+    flags.pop("log_level")
+    if log_level not in LEVELS:
+        fail(f"--log-level {log_level}: there are {', '.join(LEVELS)}", code=2)
+    logs = configure(log_level)
     config = EmulatorConfig(**flags)
     try:
         serve(config)
@@ -57,12 +63,12 @@ def command(
         fail(str(error), "leave --max-model-len out to have as long a context as there is room for")
     except ValueError as error:  # impossible sizes: the message says which
         fail(str(error))
-    except OSError as error:
-        if error.filename is not None:
-            fail(f"cannot write {error.filename}: {error.strerror}", "name another file with --ready-file")
+    except CannotListen as error:
         step = "name an address of this machine with --host"
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            step = "choose another --port; 0 takes a free one"
-        fail(f"cannot listen on {host}:{port}: {error.strerror or error}", step)
+            step = f"choose another {error.flag}; 0 takes a free one"
+        fail(f"cannot listen on {error.where}: {error.strerror}", step)
+    except OSError as error:
+        fail(f"cannot write {error.filename}: {error.strerror}", "name another file with --ready-file")
     finally:
         logs.close()

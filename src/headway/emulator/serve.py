@@ -34,6 +34,15 @@ KEEP_ALIVE_S = 5  # uvicorn's and vLLM's default: idle connections are closed af
 LAST_WORDS_S = 0.2  # a dead engine's API server lives on long enough to answer what was running
 
 
+class CannotListen(OSError):
+    """A port cannot be had. `where` it was to be and by which `flag` another one is chosen."""
+
+    def __init__(self, error: OSError, where: str, flag: str) -> None:
+        super().__init__(error.errno, error.strerror or str(error))
+        self.where = where
+        self.flag = flag
+
+
 class _Listener(uvicorn.Server):
     """uvicorn without its signal handlers: signals are this process's business."""
 
@@ -50,10 +59,14 @@ class Process:
         self.config = config
         self.service = Service(config, built)
         self.exit_code = 0
-        self._sockets = [_bind(config.host, config.port)]
+        self._sockets = [_bind(config.host, config.port, "--port")]
         self._listeners = [_listener(Api(self.service).app())]
         if config.control_port >= 0:
-            self._sockets.append(_bind("127.0.0.1", config.control_port))
+            try:
+                self._sockets.append(_bind("127.0.0.1", config.control_port, "--control-port"))
+            except CannotListen:
+                self._sockets[0].close()
+                raise
             self._listeners.append(_listener(Control(self.service).app()))
         self._stopping = False
 
@@ -131,8 +144,8 @@ class Process:
 
 
 def serve(config: EmulatorConfig) -> None:
-    """Run one engine until it is stopped. Raises UnknownName, DoesNotFit or ValueError before it listens, OSError if
-    the port is taken; exits with 1 after the engine died."""
+    """Run one engine until it is stopped. Raises UnknownName, DoesNotFit or ValueError before it listens,
+    CannotListen if it cannot, OSError if the ready file cannot be written; exits with 1 after the engine died."""
     built = machine(config)
     length, own = built.sizes.max_model_len, built.model.max_position
     if not config.max_model_len and length < own:
@@ -158,14 +171,14 @@ def _listener(app: ASGIApp) -> _Listener:
     )
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, flag: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
         bound.listen(1024)
-    except OSError:
+    except OSError as error:
         bound.close()
-        raise
+        raise CannotListen(error, f"{host}:{port}", flag) from error
     return bound
