@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from headway.core.replica import ReplicaSpec
 from headway.observe.boots import Boots
@@ -78,3 +79,19 @@ def test_after_stop_work_under_way_is_not_posted(run: Run) -> None:
         return [*log.events, *heard]
 
     assert run(story()) == []
+
+
+def test_an_engine_that_could_report_its_load_and_does_not_is_told_of(run: Run) -> None:
+    async def story(replica: ReplicaSpec) -> list[str]:
+        with capture_logs() as logs:
+            async with client() as http, TaskSet() as tasks:
+                dialect = DIALECTS[replica.engine]
+                watch = Watch(replica, dialect, "", http, DEFAULTS, Middle(), Log().post, tuple, Boots())
+                watch.start(tasks)
+                watch.stop()
+        return [entry["event"] for entry in logs]
+
+    told = "this engine has no load report: only our own requests are counted"
+    assert run(story(spec(URL, metrics=False))) == [told]
+    assert run(story(spec(URL))) == []
+    assert run(story(ReplicaSpec(spec(URL).id, URL, "openai", "m", metrics=False))) == []

@@ -4,6 +4,8 @@ from asyncio import Task
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import structlog
+
 from headway.core.events import ProbeFailed, ProbeSucceeded, SampleTaken
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance
@@ -20,6 +22,8 @@ from headway.observe.scraper import Scraper
 from headway.observe.status import ReplicaStatus
 from headway.runtime.http import Client
 from headway.runtime.tasks import TaskSet
+
+log = structlog.get_logger(__name__)
 
 STALE_INTERVALS = 6.0
 STALE_OWN_INTERVALS = 2.5
@@ -63,6 +67,8 @@ class Watch:
         self._running.append(tasks.spawn(self.models.run(), f"cards {spec.id}"))
         if self.has_report:
             self._running.append(tasks.spawn(self.scraper.run(), f"scrape {spec.id}"))
+        elif self.scraper.dialect.polls:
+            log.info("this engine has no load report: only our own requests are counted", replica=spec.id)
 
     def stop(self) -> None:
         """Look no more. Tasks end by themselves soon after."""
