@@ -185,8 +185,9 @@ class Storm:
         assert command.request_id not in self.ends
         self.held.append(command.request_id)
         assert sorted(one.request_id for one in self.mind.snapshot(self.now).held) == sorted(self.held)
-        assert self.mind._admission.queued_bytes <= CONFIG.admission.max_queued_bytes
-        assert 1 <= command.position <= CONFIG.admission.max_queued
+        if not self.mind._jobs[command.request_id].tries.made:  # what comes back waits, however many do
+            assert self.mind._admission.queued_bytes <= CONFIG.admission.max_queued_bytes
+            assert 1 <= command.position <= CONFIG.admission.max_queued
 
     def _reject(self, command: Reject) -> None:
         if command.request_id in self.held:
