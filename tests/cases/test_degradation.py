@@ -75,12 +75,13 @@ def test_another_model_answers_while_none_is_left(run: object) -> None:
     async def story() -> None:
         brain = BrainConfig(degrade=DegradeConfig(fallbacks={"m": "small"}))
         async with open_house(QUICK, QUICK, brain=brain) as house:
-            house.add(house.engines[1].url, 1, model="small", serves={"small": "org/small"})
+            house.add(house.engines[1].url, 1, model="small", serves={"small": "org/small"}, precision="fp8")
             await house.engine.stop()
             first = await house.ask(chat())
             second = await house.ask(chat())
             assert (first.status, second.status) == (503, 200)
             assert second.message.get("x-headway-model") == "small"
+            assert second.message.get("x-headway-precision") == "fp8"
             assert second.message.get("x-headway-level") == "4"
             assert b'"model":"org/small"' in house.engines[1].log.inference[-1].request.body.replace(b" ", b"")
 

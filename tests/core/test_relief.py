@@ -185,6 +185,28 @@ def test_another_model_answers_while_half_the_breakers_are_open() -> None:
     assert (dispatch.replica_id, dispatch.disclosed) == ("a", ())
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "told"),
+    [
+        ("bf16", "fp8", "fp8"),
+        ("", "fp8-dynamic", "fp8"),  # what does not say is taken to be unquantised
+        ("fp8", "awq", "int4"),
+        ("fp8", "bf16", ""),
+        ("bf16", "fp16", ""),
+        ("bf16", "", ""),
+    ],
+)
+def test_a_fallback_of_less_precision_says_so_too(own: str, other: str, told: str) -> None:
+    house = Watched(degrade=DegradeConfig(fallbacks={"m": "small"}))
+    house.add("a", precision=own)
+    house.tell(ReplicasChanged(0.0, (spec("b", model="small", serves={"small": "small"}, precision=other),)))
+    house.tell(ProbeSucceeded(0.0, ReplicaId("b")))
+    (dispatch,) = only(broken(house).ask("q"), Dispatch)
+    assert dispatch.disclosed == (("x-headway-model", "small"), *((("x-headway-precision", told),) if told else ()))
+    (dispatch,) = only(house.ask("r", model="small"), Dispatch)
+    assert dispatch.disclosed == (), "that is what was asked for"
+
+
 def test_a_tenant_gets_no_model_that_it_may_not_use() -> None:
     house = two_models()
     house.tell(TenantsChanged(0.0, (Tenant("strict", models=("m",)), Tenant("broad", models=("m", "small")))))

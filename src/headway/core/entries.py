@@ -138,16 +138,19 @@ class Expected:
 
 @final
 class Terms:
-    """On which terms a request is served, as `commands.Dispatch` has them."""
+    """On which terms a request is served, as `commands.Dispatch` has them. `asked`: the model that was asked for, if
+    another one answers."""
 
-    __slots__ = ("disclosed", "logprobs", "max_tokens")
+    __slots__ = ("asked", "disclosed", "logprobs", "max_tokens")
 
     def __init__(
         self,
         max_tokens: int = 0,
         logprobs: bool = True,
         disclosed: tuple[tuple[str, str], ...] = (),
+        asked: str = "",
     ) -> None:
+        self.asked: Final = asked
         self.max_tokens: Final = max_tokens
         self.logprobs: Final = logprobs
         self.disclosed: Final = disclosed

@@ -70,9 +70,10 @@ class Relief:
         if pool.raised is not Level.FALLBACK and not pool.burst:
             return request, PLAIN
         told: list[tuple[str, str]] = []
+        asked = ""
         other = degrade.fallback(pool)
         if other in self._scheduler.pools and self._admission.tenancy.may_use(request.tenant, other):
-            request = request.changed(model=other)
+            asked, request = request.model, request.changed(model=other)
             told.append(("x-headway-model", other))
             pool = degrade.arrived(other, at)
         curbs = degrade.curbs(pool, request)
@@ -82,7 +83,7 @@ class Relief:
             told.append(("x-headway-max-tokens", str(cap)))
         if curbs:
             told.append(("x-headway-logprobs", "off"))
-        return request, Terms(cap, not curbs, tuple(told))
+        return request, Terms(cap, not curbs, tuple(told), asked)
 
     def watch(self, at: float, out: list[Command]) -> None:
         """There is traffic: have the timer fire soon."""

@@ -90,11 +90,14 @@ class Scheduler:
         self._serves = {replica_id: tuple(pools) for replica_id, pools in serves.items()}
         self._regrouped = True
 
-    def sent(self, model: str, spec: ReplicaSpec, at: float) -> tuple[tuple[str, str], ...]:
-        """A request goes there. What its client is to be told about it, as response headers."""
+    def sent(self, model: str, spec: ReplicaSpec, at: float, asked: str = "") -> tuple[tuple[str, str], ...]:
+        """A request goes there. What its client is to be told about it, as response headers. `asked`: the model that
+        this one answers for."""
         pool = self.pools[model]
         if pool.rollout.newcomers:
             pool.rollout.sent(spec.version, at)
+        if asked in self.pools:
+            return self.pools[asked].variants.stood_in(spec)
         return () if pool.variants.uniform else pool.variants.disclosed(spec)
 
     def _separate(self, pool: Pool) -> None:

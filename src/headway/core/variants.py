@@ -96,3 +96,8 @@ class Variants:
         if self._ranks.get(spec.id, self.nominal) >= self.nominal:
             return ()
         return ((HEADER, known(spec.precision)[0]),)
+
+    def stood_in(self, spec: ReplicaSpec) -> tuple[tuple[str, str], ...]:
+        """The same, of a replica of another model that answers for this one. What does not say is no news."""
+        name, rank = known(spec.precision)
+        return ((HEADER, name),) if 0 < rank < (self.nominal or FULL) else ()
