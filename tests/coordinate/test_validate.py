@@ -103,3 +103,8 @@ def test_loopback_private_and_public_addresses_may_be_replicas(text: str) -> Non
 )
 def test_the_address_that_openai_clients_are_given_may_be_used(text: str, url: str) -> None:
     assert replica_url(text) == url
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/x/v1/completions/", "/v1/models", "/metrics"])
+def test_a_route_is_no_engine(path: str) -> None:
+    assert "leave it out" in str(replica_url(f"http://a:1{path}"))

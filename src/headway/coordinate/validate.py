@@ -25,6 +25,7 @@ METADATA_ADDRESSES = frozenset(
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 NUMBERS_ONLY = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", re.IGNORECASE)
 HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.IGNORECASE)
+ROUTES = ("/chat/completions", "/v1/completions", "/v1/models", "/metrics")
 LONGEST_URL = 2048
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -55,7 +56,10 @@ def replica_url(text: str) -> str | Refused:
         return Refused(reason)
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
-    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
+    path = parts.path.rstrip("/")
+    if path.endswith(ROUTES):
+        return Refused("names one of an engine's routes: leave it out, the engine's own address is enough")
+    path = path.removesuffix("/v1").rstrip("/")
     return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{path}"
 
 
