@@ -8,7 +8,17 @@ import pytest
 import yaml
 
 from headway.compose.simulate import MakeBrain
-from headway.compose.simulation import Simulation, at_size, checked, overlaid, read_simulation, sized, sweep, workload
+from headway.compose.simulation import (
+    Simulation,
+    at_size,
+    checked,
+    misfits,
+    overlaid,
+    read_simulation,
+    sized,
+    sweep,
+    workload,
+)
 from headway.compose.source import SettingsError
 from headway.core.constants import SloConfig
 from headway.sim.scenario import Fault, PoolSpec, Truth
@@ -105,6 +115,7 @@ def test_what_fits_together_nowhere_is_refused() -> None:
     assert "one pool at least" in problem({"pools": []})
     assert "must be a map" in problem({"pools": ["h100"]})
     assert "positive multiples" in problem({"loads": [0.5, 0.0]})
+    assert "names one twice" in problem({"loads": [0.5, 0.5]})
     assert "positive multiples" in problem({"loads": [float("nan")]})
     assert "positive multiples" in problem({"loads": [float("inf")]})
     assert "belong to a trace" in problem({"trace": "", "generate": "chat", "columns": "azure"})
@@ -176,6 +187,37 @@ def test_a_run_that_would_never_end_is_refused_before_it_begins(tmp_path: Path) 
         sized(small(log(tmp_path)), 1e6)
     with pytest.raises(NothingToSimulate, match="2,000,000 at most"):
         sweep(checked({"generate": "diurnal", "loads": [1e9]}))
+
+
+def test_requests_that_fit_nowhere_are_counted(tmp_path: Path) -> None:
+    """They fail under every policy, which looks like the policies' fault where nobody says so."""
+    assert misfits(sweep(small(log(tmp_path)))) == 0.0
+    made = sweep(small(log(tmp_path), pools=[{"max_model_len": 110}, {"kv_tokens": 112}]))
+    prompts = [request.prompt_tokens for request in made.workload.requests]
+    assert misfits(made) == pytest.approx(sum(prompt >= 112 for prompt in prompts) / len(prompts))
+    assert 0.5 < misfits(made) < 1.0
+
+
+def test_a_trace_too_sparse_to_be_laid_over_itself_is_refused(tmp_path: Path) -> None:
+    """Milliseconds read as years: 1e13 copies would be needed."""
+    path = tmp_path / "log.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,100,5\n1e12,100,5\n")
+    with pytest.raises(NothingToSimulate, match=r"has 2 requests in 2e\+12 s.*column and unit"):
+        run(sweep(small(path)), jobs=1)
+
+
+def test_plans_take_faults_of_the_one_replica_that_all_sizes_have(tmp_path: Path) -> None:
+    """The search starts with fewer replicas than the file names; a fault of the fourth was an IndexError."""
+    pools = [{"count": 4}]
+    with pytest.raises(ValueError, match="replica 0 only"):
+        sized(small(log(tmp_path), pools=pools, faults=[{"at_s": 1, "replica": 3}]), 0.0)
+    assert sized(small(log(tmp_path), pools=pools, faults=[{"at_s": 1, "replica": 0}]), 0.0)[1] > 0
+
+
+def test_a_section_that_is_no_map_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, FILE.replace("{perturb: 0.2}", "[1]"))
+    with pytest.raises(SettingsError, match="line 6: truth: expected `object`"):
+        overlaid(read_simulation(path), {"truth": {"perturb": None}}, {})
 
 
 def test_what_is_generated_is_shortened_and_cut_like_a_trace() -> None:

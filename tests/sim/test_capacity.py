@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from headway.perfmodel.service import ENGINE_CORE
 from headway.sim.capacity import SAMPLE, backlog_rps, fleet_rps
 from headway.sim.scenario import PoolSpec, Scenario, Truth
 from headway.workload.request import Request, Segment
@@ -71,6 +72,13 @@ def test_a_fleet_does_what_its_replicas_do() -> None:
     assert fleet_rps(Scenario(pools, Truth(perturb=0.2)), rows) == pytest.approx(sum(each))
 
 
+def test_no_more_is_worked_off_than_gets_through_the_server() -> None:
+    """At 4.7 ms a request it lets through 213/s, where the engine alone would do thousands of these."""
+    rows = equal(50, prompt=4, output=2)
+    assert backlog_rps(LARGE, rows) == pytest.approx(1 / LARGE.api.busy_s(4))
+    assert backlog_rps(msgspec.structs.replace(LARGE, api=ENGINE_CORE), rows) > 1000
+
+
 def test_what_cannot_be_measured_is_said() -> None:
     tiny = msgspec.structs.replace(SMALL, kv_tokens=16)
     with pytest.raises(ValueError, match=r"fits into 16 tokens of KV cache: the shortest prompt has 40"):
@@ -81,5 +89,5 @@ def test_what_cannot_be_measured_is_said() -> None:
 
 def test_requests_that_all_end_at_once_are_repeated_until_they_do_not() -> None:
     """Three thousand of a token each run together, and end together."""
-    wide = msgspec.structs.replace(LARGE, max_num_seqs=4000)
+    wide = msgspec.structs.replace(LARGE, max_num_seqs=4000, api=ENGINE_CORE)
     assert backlog_rps(wide, equal(1, prompt=1, output=1)) > 1000

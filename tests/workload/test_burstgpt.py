@@ -21,6 +21,12 @@ def test_the_busiest_piece() -> None:
     assert busiest(read_minutes(LINES), 1e6) == read_minutes(LINES)
 
 
+@pytest.mark.parametrize("row", ["0,0,0", "1,-1,0", "-5,1,0", "100000000000,1,0", "1,nan,0", "1,inf,0"])
+def test_minutes_that_are_no_profile(row: str) -> None:
+    with pytest.raises(TraceError, match="within ten years"):
+        read_minutes([LINES[0], row])
+
+
 @pytest.mark.parametrize("lines", [LINES[:1], [], ["minute,x", "1,2"], [LINES[0], "1"], [LINES[0], "a,b,c"]])
 def test_bad_files(lines: list[str]) -> None:
     with pytest.raises(TraceError, match="BurstGPT"):

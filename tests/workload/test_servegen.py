@@ -107,6 +107,22 @@ def test_a_shape_that_draws_nothing_but_zeros() -> None:
         (RATES, ["{"], "histograms, line 1"),
         (RATES, ['{"client": 0, "timestamp": 0, "input_tokens": {"inf": 1}}'], "histograms, line 1"),
         (RATES, ['{"x":' + "[" * 100_000], "histograms, line 1"),
+        ([RATES[0], "0,0,-5,1,Gamma,1,1"], TOKENS, "rates, line 2: a rate of -5/s"),
+        ([RATES[0], "0,0,nan,1,Gamma,1,1"], TOKENS, "rates, line 2: a rate of nan/s"),
+        ([RATES[0], "0,0,1e12,1,Gamma,1,1"], TOKENS, "rates, line 2: a rate of 1e"),
+        ([RATES[0], "0,1e18,5,1,Gamma,1,1"], TOKENS, "rates, line 2: a rate of 5/s from second 1e"),
+        ([RATES[0], "0,0,5,1,Gamma,-1,1"], TOKENS, "rates, line 2: a law of shape -1"),
+        (
+            RATES,
+            ['{"client": 0, "timestamp": 0, "input_tokens": {"4": 0}, "output_tokens": {"4": 1}}'],
+            "line 1: .*shares",
+        ),
+        (
+            RATES,
+            ['{"client": 0, "timestamp": 0, "input_tokens": {"-4": 1}, "output_tokens": {"4": 1}}'],
+            "0 to 10,000,000",
+        ),
+        (RATES, ['{"client": 0, "timestamp": 0, "input_tokens": {"1e15": 1}, "output_tokens": {"4": 1}}'], "0 to 10,0"),
     ],
 )
 def test_bad_files_are_named(rates: list[str], tokens: list[str], says: str) -> None:

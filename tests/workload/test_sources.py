@@ -86,6 +86,10 @@ def test_an_empty_file_is_called_empty() -> None:
             opened([header])
 
 
+def test_empty_lines_before_the_header_are_nothing() -> None:
+    assert opened(["\n", "  \n", *AZURE]).requests == opened(AZURE).requests
+
+
 def test_a_choice_that_leaves_nothing_says_what_there_is() -> None:
     with pytest.raises(TraceError, match="no request of a tenant named 'bob'; this workload names none"):
         opened(AZURE, Options(tenant="bob"))

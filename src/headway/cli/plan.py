@@ -10,7 +10,7 @@ from headway.cli import simulate_options as opt
 from headway.cli.console import err, out
 from headway.cli.scenario_words import workload_words
 from headway.cli.simulate import friendly, nothing
-from headway.compose.simulation import Simulation, at_size, overlaid, read_simulation, sized
+from headway.compose.simulation import Simulation, at_size, misfits, overlaid, read_simulation, sized
 from headway.report.figures import rate as per_second
 from headway.report.figures import share
 from headway.report.sizing import FleetSize, show
@@ -86,11 +86,13 @@ def command(
 
 def _show(asked: Simulation, made: Sweep, each_rps: float, target: float, sizes: list[FleetSize], price: float) -> None:
     pool = asked.pools[0]
-    lines = (
+    lines: tuple[str, ...] = (
         workload_words(made),
         f"{per_second(made.capacity_rps)} to serve, {share(target)} of it within {asked.slo}",
         f"one replica ({pool.model} on {pool.gpu}) works off {per_second(each_rps)} with a backlog",
     )
+    if lost := misfits(made):
+        lines += (f"{share(lost)} of the requests have prompts that no replica has room for: they fail everywhere",)
     for line in lines:
         out.print(f"[dim]{line}[/]", highlight=False, soft_wrap=True)
     out.print()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from headway.compose.simulation import Simulation
+from headway.compose.simulation import Simulation, misfits
 from headway.report.figures import count, rate, seconds, share
 from headway.report.tables import outline_line
 from headway.sim.scenario import Fault, PoolSpec
@@ -21,6 +21,8 @@ def scenario_words(asked: Simulation, made: Sweep) -> Iterator[tuple[str, str]]:
     sizes = {f"{count(engine_config(pool).kv_blocks * 16)} KV tokens" for pool in asked.pools}
     yield "fleet", f"{fleet_words(asked)}; {', '.join(sorted(sizes))} per replica"
     yield "workload", workload_words(made)
+    if lost := misfits(made):
+        yield "lost", f"{share(lost)} of the requests have prompts that no replica has room for: they fail everywhere"
     yield "load", f"1.0 is {rate(made.capacity_rps)}, what the replicas work off with a backlog of this workload"
     for index, load in enumerate(made.loads):
         yield f"load {load:g}", f"{arrivals(made, index, 0).how[-1]} (seed 0)"

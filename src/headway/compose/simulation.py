@@ -87,13 +87,20 @@ def overlaid(document: Document | None, changes: Mapping[str, Any], pool: Mappin
         data = {name: value for name, value in data.items() if name not in ("trace", "generate")}
     for name, value in changes.items():
         if isinstance(value, Mapping):
-            data[name] = {**(data.get(name) or {}), **_given(value)}
+            data[name] = _merged(data.get(name), value)
         elif value is not None:
             data[name] = value
     try:
         return checked(_with_pool(data, _given(pool)))
     except SettingsError as error:
         raise (error.located(document) if document is not None else error) from None
+
+
+def _merged(section: Any, flags: Mapping[str, Any]) -> Any:
+    """A section of the file with flags over it. What is no map stays what it is, and is refused with its line."""
+    if section is not None and not isinstance(section, Mapping):
+        return section
+    return {**(section or {}), **_given(flags)}
 
 
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,6 +151,8 @@ def _wrong(simulation: Simulation) -> Sequence[tuple[Path, str]]:
         found.append((("warmup_s",), f"leaves nothing of the {simulation.duration_s:g} s that are simulated"))
     if not simulation.policies or len(set(simulation.policies)) < len(simulation.policies):
         found.append((("policies",), "needs one name at least, and none twice"))
+    if len(set(simulation.loads)) < len(simulation.loads):
+        found.append((("loads",), "names one twice"))
     if not simulation.loads or not all(0 < load < math.inf for load in simulation.loads):
         found.append((("loads",), "must be positive multiples of the fleet's capacity, such as 0.9"))
     if simulation.precision_floor and not floor(simulation.precision_floor):
@@ -208,6 +217,10 @@ def sized(simulation: Simulation, rate: float) -> tuple[Sweep, float]:
     """
     if len(simulation.pools) > 1:
         raise ValueError("a fleet of several pools has no one size: plan for one pool at a time")
+    if any(fault.replica for fault in simulation.faults):
+        raise ValueError(
+            "fleets of one replica are tried, too: where a size is asked for, faults befall replica 0 only"
+        )
     pool = msgspec.structs.replace(simulation.pools[0], count=1)
     made = _measured(msgspec.structs.replace(simulation, pools=(pool,), loads=(1.0,)))
     wanted = rate or made.workload.rate_rps
@@ -242,6 +255,14 @@ def _measured(simulation: Simulation) -> Sweep:
 def _objectives(slo: Slo) -> SloConfig:
     """What is wanted, as a gateway would be told."""
     return SloConfig(slo.ttft_s, slo.ttft_per_prompt_token_s, slo.tpot_s)
+
+
+def misfits(made: Sweep) -> float:
+    """The share of the workload's requests whose prompt is too long for every replica."""
+    sizes = [engine_config(pool) for pool in made.scenario.pools]
+    longest = max(min(size.kv_blocks * size.block_size, size.max_model_len) for size in sizes)
+    requests = made.workload.requests
+    return sum(request.prompt_tokens >= longest for request in requests) / len(requests)
 
 
 def _dense_enough(simulation: Simulation, made: Sweep, rate: float) -> Sweep:

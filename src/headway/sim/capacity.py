@@ -1,7 +1,8 @@
 """How much a fleet can do: requests per second that an engine works off while more are always waiting.
 
 Load 1.0 of a fleet is the sum of this over its replicas, on the same workload. It is the engine's own backlog
-throughput, first come first served, preemptions and prefix hits included; no policy has a part in it.
+throughput, first come first served, preemptions and prefix hits included, or what its HTTP server lets through where
+that is less; no policy has a part in it.
 
 A workload of few requests is repeated, every time with prefixes of its own, until most of them have to wait: requests
 that all run at once would show how an engine empties, not what it works off.
@@ -46,7 +47,7 @@ def backlog_rps(pool: PoolSpec, requests: Sequence[Request], truth: Truth | None
         taken += itertools.islice(endless, wanted - len(taken))
         rate, together = _worked_off(pool, taken)
         wanted = DEPTH * together
-    return rate
+    return min(rate, _admitted_rps(pool, taken))
 
 
 def _nothing(requests: Sequence[Request], longest: int) -> str:
@@ -81,6 +82,13 @@ def _worked_off(pool: PoolSpec, jobs: Sequence[Measured]) -> tuple[float, int]:
     # Hundreds of equal requests end at one moment: those that end with the first are left out, those with the last not.
     count = int(np.searchsorted(ends, last, "right") - np.searchsorted(ends, first, "right"))
     return count / (last - first) if count else 0.0, together
+
+
+def _admitted_rps(pool: PoolSpec, jobs: Sequence[Measured]) -> float:
+    """Requests per second that get through the engine's HTTP server, which takes one after another. Short requests are
+    more for it than for the engine."""
+    busy_s = sum(pool.api.busy_s(prompt.tokens) for _, prompt in jobs)
+    return len(jobs) / busy_s if busy_s else math.inf
 
 
 def fleet_rps(scenario: Scenario, requests: Sequence[Request]) -> float:

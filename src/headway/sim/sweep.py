@@ -19,6 +19,9 @@ from headway.workload.scaling import draw
 MOST_REQUESTS = 2_000_000
 """Of one run. They and what becomes of them are kept in memory: two or three gigabytes."""
 
+MOST_COPIES = 100_000
+"""Of a workload, to make it denser."""
+
 
 class NothingToSimulate(ValueError):
     """A run would have no request that counts, or more than can be simulated; the text says what to change."""
@@ -76,6 +79,12 @@ def arrivals(sweep: Sweep, load: int, seed: int) -> Workload:
     length_s = sweep.duration_s or sweep.workload.span_s
     bounded(rate, length_s)
     factor = rate / sweep.workload.rate_rps
+    if factor > MOST_COPIES:
+        raise NothingToSimulate(
+            f"{rate:.3g}/s would be {factor:,.3g} copies of this workload, which has {len(sweep.workload.requests):,} "
+            f"requests in {sweep.workload.span_s:.3g} s, laid over each other; {MOST_COPIES:,} is the most. Are these "
+            "the arrivals (column and unit)?"
+        )
     drawn = draw(sweep.workload, factor, sweep.duration_s, np.random.default_rng([seed, 20_260]))
     warmup_s = sweep.scenario.warmup_s
     if not drawn.requests or drawn.requests[-1].arrival_s < warmup_s:

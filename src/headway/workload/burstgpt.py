@@ -6,6 +6,7 @@ docs/workloads.md names.
 """
 
 import csv
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -40,6 +41,7 @@ HOURS = (
     1025.8,
 )
 """Requests per hour of the day, mean of 61 days: the busiest hour has twelve times the requests of the quietest."""
+_MOST_MINUTES = 5_256_000
 MINUTES = ("minute", "tokens_per_s")
 
 
@@ -57,6 +59,13 @@ def read_minutes(lines: Iterable[str]) -> Profile:
         raise TraceError(f"BurstGPT minutes, line {rows.line_num}: {error!r}") from None
     if not found:
         raise TraceError("BurstGPT minutes: empty")
+    if (
+        min(found) < 0
+        or max(found) > _MOST_MINUTES
+        or min(found.values()) < 0
+        or not 0 < sum(found.values()) < math.inf
+    ):
+        raise TraceError("BurstGPT minutes: they and their tokens are 0 or more, and some are more, within ten years")
     return Profile(60.0, tuple(found.get(minute, 0.0) for minute in range(max(found) + 1)))
 
 

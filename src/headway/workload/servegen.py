@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from headway.workload.arrivals import Times
 from headway.workload.columns import TraceError
 from headway.workload.request import Request, Segment, Workload
+from headway.workload.trace import MAX_TOKENS
 
 Counts = NDArray[np.int64]
 
@@ -30,6 +31,10 @@ WINDOW_S = 600.0
 _HISTOGRAM_S = 21_600.0
 _KEYS = 1 << 40
 DAY_S = 86_400.0
+_MOST_RPS = 10_000
+"""Of one client: more than any service had from all of them together, and more than can be drawn at once."""
+_LATEST_S = 1e8
+"""Three years."""
 HEADER = ("client", "timestamp", "rate", "cv", "pattern", "arg1", "arg2")
 _INPUTS = (
     ("input_tokens", ""),
@@ -126,9 +131,17 @@ def _rates(lines: Iterable[str]) -> Iterable[Rate]:
         if number > 1:
             try:
                 client, start_s, rate, _, law, shape, _ = row
-                yield Rate(int(client), float(start_s), float(rate), law, float(shape))
+                yield _checked(Rate(int(client), float(start_s), float(rate), law, float(shape)))
             except ValueError as error:
                 raise TraceError(f"ServeGen rates, line {number}: {error}") from None
+
+
+def _checked(rate: Rate) -> Rate:
+    if not 0 <= rate.rate <= _MOST_RPS or not 0 <= rate.start_s <= _LATEST_S:
+        raise ValueError(f"a rate of {rate.rate:g}/s from second {rate.start_s:g} on is none")
+    if not 0 < rate.shape < math.inf:
+        raise ValueError(f"a law of shape {rate.shape:g} is none")
+    return rate
 
 
 def _lengths(row: dict[str, object]) -> Lengths:
@@ -145,6 +158,10 @@ def _histogram(found: object) -> Histogram:
     shares = msgspec.convert(found, dict[str, float])
     values = np.array([round(float(value)) for value in shares], dtype=np.int64)
     weights = np.array(list(shares.values()))
+    if not 0 < weights.sum() < math.inf or (weights < 0).any():
+        raise ValueError("shares of a histogram are 0 or more, and some are more")
+    if (values < 0).any() or (values > MAX_TOKENS).any():
+        raise ValueError(f"a length is 0 to {MAX_TOKENS:,} tokens")
     return Histogram(values, weights / weights.sum())
 
 

@@ -52,6 +52,8 @@ def read_trace(
     Raises TraceError for what cannot be understood.
     """
     options = options or Options()
+    began = next((at for at, line in enumerate(lines) if line.strip()), 0)  # a file may begin with empty lines
+    lines = lines[began:]
     load = _read(name, lines, rng, options, second)
     if not load.requests:
         raise TraceError(

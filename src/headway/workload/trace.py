@@ -11,6 +11,7 @@ shared); else unshared.
 import csv
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -98,9 +99,19 @@ def _rows(lines: Iterable[str]) -> Iterator[Row]:
         elif text:
             fields = next(csv.reader([text]), []) if '"' in text else text.split(",")
             if header:
+                if len(fields) > len(header) and any(field.strip() for field in fields[len(header) :]):
+                    raise TraceError(f"line {number}: {len(fields)} fields, where the header names {len(header)}")
                 yield dict(zip(header, fields, strict=False))
             else:
-                header = [name.strip() for name in fields]
+                header = _header(fields)
+
+
+def _header(fields: Sequence[str]) -> list[str]:
+    names = [name.strip() for name in fields]
+    twice = [name for name, count in Counter(names).items() if name and count > 1]
+    if twice:
+        raise TraceError(f"line 1: the header names {', '.join(twice)} twice")
+    return names
 
 
 def _logged(rows: Iterable[Row], columns: Columns) -> Iterator[Logged]:
