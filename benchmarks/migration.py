@@ -1,11 +1,14 @@
 """What moving a running request costs: the gap its client sees, and the gateway's CPU where it is possible at all.
 
-    python benchmarks/migration.py [gaps|failover|cpu] [--streams 40]
+    python benchmarks/migration.py gaps|failover|cpu|drain [--streams 40] [--said 2000]
 
 Two emulated H100 replicas in real time, `headway serve` before them, one client. `gaps`: each stream has about 2,000
 tokens of context and is moved once, at random; the gap is the longest pause between two of its events within half a
 second of the order. `failover`: all connections of one replica are reset under a stream. `cpu`: CPU of the gateway per
-stream of 65 events, with moves possible and not, in turns.
+stream of 65 events, with moves possible and not, in turns. `drain`: four replicas under so many streams at a time, of
+whatever length the model says; the busiest is drained, four times, with moves and without, and both times stand beside
+what the gateway forecast. `--said`: order the move, or break the connections, when so many tokens were said (else 20 to
+80, at random).
 """
 
 import argparse
@@ -29,15 +32,17 @@ from processes import cpu_s, free_port
 MODEL = "llama-3.1-8b"
 TEXT = "the of and to in that was his with they have from word what said each which their time will"
 WORDS = TEXT.split()
-WARM_S = 12.0  # replicas that join start slowly, and are no targets meanwhile
+LEARN_S, SETTLE_S, TURNS = 40.0, 12.0, 4
+"""Of drains: how long lengths are learnt before the first, and how long replicas fill again after each."""
 
 
 class Fleet:
-    """Two emulators and a gateway."""
+    """Emulators and a gateway. Requests move when asked, or by themselves (`tick_s`)."""
 
-    def __init__(self, folder: Path, time_scale: float, migration: bool) -> None:
+    def __init__(self, folder: Path, time_scale: float, migration: bool, count: int = 2, tick_s: float = 1e6) -> None:
+        self.count = count
         self.port, self.admin = free_port(), free_port()
-        ready = [folder / f"{number}-{migration}.json" for number in range(2)]
+        ready = [folder / f"{number}-{migration}.json" for number in range(count)]
         engines = ["--port", "0", "--control-port", "0", "--time-scale", str(time_scale), "--max-model-len", "8192"]
         self.children = [
             start("emulate", "--model", MODEL, *engines, "--ready-file", str(path), "--exit-with-parent")
@@ -51,7 +56,7 @@ class Fleet:
             "migration": {"enabled": migration},
             "requests": {"inject_usage": "never"},
             "logging": {"access": False, "level": "error"},
-            "brain": {"migration": {"cooldown_s": 0.0, "tick_s": 1e6}, "health": {"slow_start_s": 1.0}},
+            "brain": {"migration": {"cooldown_s": 0.0, "tick_s": tick_s}, "health": {"slow_start_s": 1.0}},
         }
         path = folder / f"headway-{migration}.yaml"
         path.write_text(json.dumps(settings))
@@ -65,7 +70,7 @@ class Fleet:
                 views = self.ask("/fleet")["fleet"]["views"]
             except OSError:
                 views = []
-            if len(views) == 2 and all(
+            if len(views) == self.count and all(
                 v["breaker"] == "closed" and v["sample"] and v["slow_start"] >= 1 for v in views
             ):
                 return
@@ -106,11 +111,17 @@ def wait(path: Path) -> Path:
 
 
 async def stream(
-    fleet: Fleet, name: str, tokens: int, prompt: str, order: Callable[[], None] | None = None, at: int = 0
+    fleet: Fleet,
+    name: str,
+    tokens: int,
+    prompt: str,
+    order: Callable[[], None] | None = None,
+    at: int = 0,
+    exact: bool = True,
 ) -> list[float]:
-    """The times of a stream's events; `order` is called when so many have come."""
+    """The times of a stream's events; `order` is called when so many have come. `exact`: ends are ignored."""
     reader, writer = await asyncio.open_connection("127.0.0.1", fleet.port)
-    body = {"model": MODEL, "stream": True, "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
+    body = {"model": MODEL, "stream": True, "max_tokens": tokens, "ignore_eos": exact, "temperature": 0}
     data = json.dumps({**body, "messages": [{"role": "user", "content": prompt}]}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-request-id: {name}\r\n"
     writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
@@ -141,11 +152,11 @@ def told(what: str, values: list[float]) -> None:
     print(f"{what}: p50 {middle * 1e3:.1f} ms, p99 {p99 * 1e3:.1f} ms, max {values[-1] * 1e3:.1f} ms, n {len(values)}")
 
 
-async def gaps(fleet: Fleet, streams: int, reset: bool) -> None:
+async def gaps(fleet: Fleet, streams: int, reset: bool, said: int) -> None:
     rng = random.Random(1)
     found, steps = [], []
     for number in range(streams):
-        name, at = f"s{number}", rng.randrange(20, 80)
+        name, at = f"s{number}", said or rng.randrange(20, 80)
         prompt = " ".join(rng.choice(WORDS) for _ in range(1850))
 
         def move(name: str = name) -> None:
@@ -160,7 +171,7 @@ async def gaps(fleet: Fleet, streams: int, reset: bool) -> None:
                 "/faults", {"kind": "drop_connections"}, fleet.ports[order[busy.index(max(busy))]]["control_port"]
             )
 
-        times = await stream(fleet, name, 140, prompt, break_off if reset else move, at)
+        times = await stream(fleet, name, at + 60, prompt, break_off if reset else move, at)
         found.append(gap(times, at))
         steps += [b - a for a, b in pairwise(times[5:at])]
         if reset:
@@ -168,6 +179,45 @@ async def gaps(fleet: Fleet, streams: int, reset: bool) -> None:
     told("an ordinary step", steps)
     told("gap at a failover" if reset else "gap at a move", found)
     print(f"moves made: {fleet.metric('headway_migration_gap_seconds_count'):.0f} of {streams}")
+    for number in range(streams):
+        last = fleet.ask(f"/requests/s{number}/explain")["moves"][-1:]
+        if last and last[0]["result"] not in ("cut", "failed_over"):
+            print(f"  s{number}: {last[0]['result']}, {last[0]['reason']}")
+
+
+async def drains(fleet: Fleet, streams: int, moves: str) -> None:
+    """Empties the busiest replica again and again."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    async def keep(number: int) -> None:
+        rng, made = random.Random(number), 0
+        while not over.is_set():
+            prompt = " ".join(rng.choice(WORDS) for _ in range(rng.randrange(50, 400)))
+            await stream(fleet, f"{moves}{number}-{made}", 4000, prompt, exact=False)
+            made += 1
+
+    def drain() -> tuple[float, dict[str, Any]]:
+        views = fleet.ask("/fleet")["fleet"]["views"]
+        name = max(views, key=lambda view: int(view["in_flight"]))["spec"]["id"]
+        began, told = time.monotonic(), fleet.ask(f"/replicas/{name}/drain", {})["emptying"]
+        while next(v["in_flight"] for v in fleet.ask("/fleet")["fleet"]["views"] if v["spec"]["id"] == name):
+            time.sleep(0.02)
+        took = time.monotonic() - began
+        fleet.ask(f"/replicas/{name}/undrain", {})
+        return took, told
+
+    workers = [asyncio.create_task(keep(number)) for number in range(streams)]
+    await asyncio.sleep(LEARN_S)
+    for _ in range(TURNS):
+        took, told = await loop.run_in_executor(None, drain)
+        print(
+            f"moves {moves}: {told['requests']} requests ({told['movable']} movable), empty after {took:.1f} s;"
+            f" forecast {told['moving_s']:.1f} s, without moves {told['waiting_s']:.1f} s",
+            flush=True,
+        )
+        await asyncio.sleep(SETTLE_S)
+    over.set()
+    await asyncio.gather(*workers)
 
 
 async def batch(fleet: Fleet, count: int) -> float:
@@ -192,12 +242,26 @@ async def cpu(off: Fleet, on: Fleet, streams: int) -> None:
     print(f"ratio: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
+def drain(folder: Path, streams: int) -> None:
+    for moves in (True, False):
+        fleet = Fleet(folder, 1.0, moves, count=4, tick_s=0.5)
+        try:
+            fleet.usable()
+            asyncio.run(drains(fleet, streams, "on" if moves else "off"))
+        finally:
+            fleet.end()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("gaps", "failover", "cpu"))
+    parser.add_argument("what", choices=("gaps", "failover", "cpu", "drain"))
     parser.add_argument("--streams", type=int, default=40)
+    parser.add_argument("--said", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
+        if options.what == "drain":
+            drain(Path(name), options.streams)
+            return
         scale = 2.0 if options.what == "cpu" else 1.0
         fleets = [Fleet(Path(name), scale, True)]
         try:
@@ -207,7 +271,7 @@ def main() -> None:
                 fleets[1].usable()
                 asyncio.run(cpu(fleets[1], fleets[0], options.streams))
             else:
-                asyncio.run(gaps(fleets[0], options.streams, options.what == "failover"))
+                asyncio.run(gaps(fleets[0], options.streams, options.what == "failover", options.said))
         finally:
             for fleet in fleets:
                 fleet.end()

@@ -112,6 +112,7 @@ class Watched:
         self._urgent: dict[RequestId, float] = {}
         self._replayed = 0
         self.empty_at = -1.0
+        self.forecast_s = 0.0
         self.gaps: list[float] = []
         self.urgent: list[float] = []
         self.held: list[float] = []
@@ -123,6 +124,8 @@ class Watched:
         if event.at >= self._drain_at:
             self._drain_at = float("inf")
             commands += self._brain.handle(DrainAsked(event.at, self._name, True))
+            (emptying,) = self._brain.snapshot(event.at).emptying
+            self.forecast_s = emptying.moving_s
         self._note(event)
         commands += self._brain.handle(event)
         for command in commands:
@@ -274,7 +277,9 @@ def _run(plan: sweep.Sweep, scene: Scene, variant: Variant, seed: int) -> Found:
     result: RunResult = simulate(scenario, requests, make, variant.name, plan.loads[0], seed).result
     brain = watched[0]
     empty_s = brain.empty_at - at if scene.drain else 0.0
-    return Found(result, empty_s, tuple(brain.gaps), brain.bound_s, tuple(brain.urgent), tuple(brain.held))
+    return Found(
+        result, empty_s, brain.forecast_s, tuple(brain.gaps), brain.bound_s, tuple(brain.urgent), tuple(brain.held)
+    )
 
 
 def _lengthened(requests: Sequence[Request], of_tier: Sequence[int], prompt: int) -> list[Request]:

@@ -13,12 +13,13 @@ Runs = Mapping[str, Sequence["Found"]]
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One run; how long a drained replica took to be empty (s); how long streams stood still when theirs died (s), and
-    how long it takes the others, busy with nothing else, to compute what it had; TTFTs of urgent requests (s), and how
-    long they were held (s)."""
+    """One run; how long a drained replica took to be empty (s), and how long it was to take (s); how long streams stood
+    still when theirs died (s), and how long it takes the others, busy with nothing else, to compute what it had; TTFTs
+    of urgent requests (s), and how long they were held (s)."""
 
     result: RunResult
     empty_s: float = 0.0
+    forecast_s: float = 0.0
     gaps: tuple[float, ...] = ()
     bound_s: float = 0.0
     urgent: tuple[float, ...] = ()
@@ -133,13 +134,14 @@ def full_table(title: str, runs: Runs) -> str:
 
 def drain_table(found: Mapping[str, Runs]) -> str:
     """How long it takes to empty one of four."""
-    head = "| point | variant | empty after, s: mean (longest) | ended in an error | good | moves |"
+    head = "| point | variant | empty after, s: mean (longest) | forecast, s | ended in an error | good | moves |"
     lines = [head, _rule(head)]
     for point, runs in found.items():
         for name, of in runs.items():
             times = [max(0.0, f.empty_s) for f in of]
             cells = (
                 f"{np.mean(times):.1f} ({max(times):.1f})",
+                f"{np.mean([f.forecast_s for f in of]):.1f} ({max(f.forecast_s for f in of):.1f})",
                 f"{sum(f.result.failed for f in of)}",
                 f"{_mean(of, 'good_share'):.4f}",
                 f"{sum(f.result.moves for f in of)}",

@@ -149,6 +149,9 @@ async def test_nothing_is_lost_doubled_or_reordered(house: House, seed: int) -> 
             await storm.one(number)
 
     await asyncio.gather(*(client() for _ in range(AT_ONCE)))
+    for entry in house.telemetry.decisions._moves:  # why an order came to nothing, without its figures
+        if entry.result in ("abandoned", "refused"):
+            storm.tally[f"{entry.result}: {re.sub('[0-9]+', 'N', entry.reason)}"] += 1
     outcomes = {name: house.count("headway_attempts_total", outcome=name) for name in ("migrated", "evicted")}
     sys.stdout.write(f"{dict(sorted(storm.tally.items())) | outcomes}\n")
     assert storm.tally["answer: whole"] + storm.tally["answer: whole, in one piece"] > 0.7 * total

@@ -23,7 +23,7 @@ class Admin(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         log = DecisionLog()
-        log.decided(decision("r1", exclusions={"breaker": 2}))
+        log.decided(msgspec.structs.replace(decision("r1", exclusions={"breaker": 2}), pinned="seed"))
         log.settled(settled("r1", kind=OutcomeKind.OK))
         log.decided(msgspec.structs.replace(decision("r1", "b", 2), kept=True))
         known = self.path == "/requests/r1/explain"
@@ -65,6 +65,7 @@ def test_shows_every_attempt(admin: str, capsys: pytest.CaptureFixture[str]) -> 
         "excluded: 2 breaker",
         "ok 200",
         "still in flight",
+        "it stays where it is sent: seed",
     ):
         assert part in shown
 
@@ -105,7 +106,9 @@ def test_moves_are_whole_in_an_ordinary_terminal(monkeypatch: pytest.MonkeyPatch
     for part in ("10.0.0.11:30000", "10.0.0.12:30000", "the queue", "abandoned", "1,234", "0.329"):
         assert part in shown
     assert "benefit" not in shown  # nobody weighed a move that was asked for
-    explain._show_moves([{**begun, "benefit_s": 2.5}], [])
+    late = {"attempt_id": "r-1", "replica_id": "b", "outcome": {"kind": "cancelled", "detail": "the target was late"}}
+    explain._show_moves([{**begun, "benefit_s": 2.5}], [late])
+    assert "r-1 at b: cancelled, the target was late" in wide.export_text(clear=False)
     assert "2.5" in wide.export_text()
 
 

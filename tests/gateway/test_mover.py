@@ -556,11 +556,21 @@ def test_an_eviction_of_what_is_pinned_is_refused(stage: Make) -> None:
     s.exchange.client_gone()
 
 
-@pytest.mark.parametrize("why", ["pinned", "of another attempt", "over", "under way", "unknown replica"])
-def test_a_move_that_cannot_be_ends_at_once(stage: Make, why: str) -> None:
+NOT_NOW = "it is not being answered by the source now"
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ("pinned", "its stream cannot be continued: reasoning"), ("of another attempt", NOT_NOW),
+        ("over", "the source said its last"), ("under way", NOT_NOW), ("nothing said", "too little was said yet"),
+        ("unknown replica", "the target is not there, or another kind of engine"),
+    ],
+)  # fmt: skip
+def test_a_move_that_cannot_be_ends_at_once(stage: Make, why: str, told: str) -> None:
     """The target's reservation is given back; nothing else happens."""
     s = stage()
-    source = s.running(8)
+    source = s.running(8 if why != "nothing said" else 0)
     number = 1
     if why == "pinned":
         source.says(b'data: {"choices":[{"index":0,"delta":{"reasoning":"hm"},"finish_reason":null}]}\n\n')
@@ -574,7 +584,7 @@ def test_a_move_that_cannot_be_ends_at_once(stage: Make, why: str) -> None:
         del s.pool.targets[R1]
     before = state(s)
     s.migrate(number, source=5 if why == "of another attempt" else 0)
-    assert (s.kinds, state(s)) == ([(str(number), "cancelled")], before)
+    assert (s.kinds, state(s), s.ends[-1][1].detail) == ([(str(number), "cancelled")], before, told)
     assert not source.dropped
     s.exchange.client_gone()
 

@@ -176,7 +176,7 @@ class Mover:
         target = Continued(self._exchange, told, self)
         fit = source is not None and source.id == command.source and source.streaming and self._state == PLAIN
         if not fit or not self.can_go_on() or self.tape.ended or not target.reachable:
-            target.settle(OutcomeKind.CANCELLED, False, "it cannot be moved")
+            target.settle(OutcomeKind.CANCELLED, False, self._hindrance(fit))
             return
         assert source is not None  # or it would not fit
         held = self._giver(source, command)
@@ -368,6 +368,17 @@ class Mover:
         moving = self._exchange.plane.config.moving
         assert moving is not None  # or there would be no mover
         return moving
+
+    def _hindrance(self, fit: bool) -> str:
+        """Why no target can be made ready. `fit`: for nothing that is wrong with the order."""
+        tape = self.tape
+        if tape.pinned:
+            return f"its stream cannot be continued: {tape.pinned}"
+        if tape.ended:
+            return "the source said its last"
+        if not fit:
+            return "it is not being answered by the source now"
+        return "the target is not there, or another kind of engine" if self.can_go_on() else "too little was said yet"
 
     def _give_up(self, kind: OutcomeKind, detail: str) -> None:
         """There is no move: the source goes on as if nothing had been."""
