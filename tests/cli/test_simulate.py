@@ -90,6 +90,7 @@ def test_a_generated_workload(capsys: pytest.CaptureFixture[str]) -> None:
         (("--columns", "arrival=x"), "input, output missing"),
         (("--generate", "chat"), "--trace FILE"),
         (("--longest", "10"), "no request has 10 tokens or fewer"),
+        (("--columns", "azure", "--trace-format", "azure"), "say the same"),
         (("--tenant", "bob"), "no request of a tenant named 'bob'; this workload names none"),
         (("--load", "1e-7"), "no request arrives within 4 s: .* Make the duration longer"),
         (("--load", "1e9"), "a run has 2,000,000 at most"),

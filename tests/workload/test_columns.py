@@ -32,6 +32,14 @@ def test_mapping_from_the_command_line() -> None:
         "arrival=t,input=i,output=o,hashes=h",
         "arrival=t,input=i,output=o,session=s:x",
         "arrival=t,input=i,output=o,tenant=s:1",
+        "arrival=t,input=i,output=o,hashes=h:0",
+        "arrival=t,input=i,output=o,hashes=h:-5",
+        "arrival=t,input=i:0,output=o",
+        "arrival=t,input=i:-1,output=o",
+        "arrival=t,input=i,output=o:nan",
+        "arrival=t,input=i,output=o:inf",
+        "arrival=t,input=i,input=j,output=o",
+        "nonsense",
     ],
 )
 def test_bad_mappings_are_refused(text: str) -> None:

@@ -8,6 +8,7 @@ from headway.workload.request import Request
 from headway.workload.trace import jitter, read
 
 AZURE, MOONCAKE = FORMATS["azure"], FORMATS["mooncake"]
+PLAIN = Columns(arrival="timestamp", input="input_length", output="output_length")
 
 
 def rng() -> np.random.Generator:
@@ -107,6 +108,7 @@ def test_generic_csv_with_sessions_grows_and_compacts() -> None:
         ([*AZURE_LINES, "2023-11-17 00:00:01,99999999999999999999,1"], AZURE, "longer than 10,000,000 tokens"),
         ([*AZURE_LINES, "2023-11-17 00:00:01,1,1,1"], AZURE, "line 4: 4 fields, where the header names 3"),
         (["TIMESTAMP,ContextTokens,ContextTokens,GeneratedTokens", "1,1,1,1"], AZURE, "names ContextTokens twice"),
+        (['{"timestamp":"2024-05-10 00:00:00","input_length":5,"output_length":5}'], PLAIN, "arrival=timestamp:time"),
         ([*AZURE_LINES, "NaT,1,1"], AZURE, "request 3: .NaT. is no timestamp"),
         (['{"timestamp":"inf","input_length":5,"output_length":5,"hash_ids":[1]}'], MOONCAKE, "request 1: an arrival"),
         (['{"timestamp":0,"x":' + "[" * 100_000], MOONCAKE, "line 1"),

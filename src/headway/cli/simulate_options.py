@@ -122,6 +122,8 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on standard output and 
 
 def changes(flags: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What flags say, as `compose.simulation.overlaid` takes it: changes of the scenario, changes of its pools."""
+    if flags.get("columns") and flags.get("trace_format"):
+        raise ValueError("--trace-format and --columns say the same: give one of them")
     same = ("generate", "longest", "length_factor", "tenant", "seeds", "reference")
     scenario = {name: flags.get(name) for name in same}
     scenario |= {

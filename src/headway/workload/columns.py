@@ -4,6 +4,7 @@ Sources of the formats: docs/workloads.md.
 """
 
 import csv
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -94,7 +95,10 @@ def parse_columns(text: str) -> Columns:
         name, _, value = pair.strip().partition("=")
         column, _, extra = value.partition(":")
         if name not in _MEANINGS or not column:
-            raise TraceError(f"column mapping: cannot read {pair!r} (expected e.g. input=prompt_tokens)")
+            known = f"or a format: {', '.join(FORMATS)}"
+            raise TraceError(f"column mapping: cannot read {pair!r} (expected e.g. input=prompt_tokens, {known})")
+        if name in fields:
+            raise TraceError(f"column mapping: {name} is given twice")
         fields[name] = column
         if extra:
             fields |= _extra(name, extra)
@@ -132,7 +136,13 @@ def _extra(name: str, text: str) -> dict[str, float | int | bool]:
         if name == "arrival":
             return {"arrival_unit_s": _UNITS[text]}
         if name == "hashes":
-            return {"block_tokens": int(text)}
-        return {"spread": {"spread": True}[text]} if name == "session" else {_EXTRAS[name]: float(text)}
+            return {"block_tokens": int(_positive(int(text)))}
+        return {"spread": {"spread": True}[text]} if name == "session" else {_EXTRAS[name]: _positive(float(text))}
     except (KeyError, ValueError):
         raise TraceError(f"column mapping: cannot read {name}=...:{text}") from None
+
+
+def _positive(number: float) -> float:
+    if not 0 < number < math.inf:
+        raise ValueError(number)
+    return number

@@ -139,7 +139,12 @@ def _tokens(value: object, unit_tokens: float) -> int:
 
 def _seconds(value: object, columns: Columns) -> float:
     text = str(value).strip()
-    seconds = float(text) * columns.arrival_unit_s if columns.arrival_unit_s else _since_epoch(text)
+    try:
+        seconds = float(text) * columns.arrival_unit_s if columns.arrival_unit_s else _since_epoch(text)
+    except ValueError as error:
+        if columns.arrival_unit_s and _STAMP.match(text):
+            raise ValueError(f"{error}: timestamps are read with arrival={columns.arrival}:time") from None
+        raise
     if not math.isfinite(seconds):
         raise ValueError(f"an arrival at {value} is none")
     return seconds
