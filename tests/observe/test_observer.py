@@ -15,8 +15,12 @@ import pytest
 from headway.core.events import ProbeFailed, ProbeSucceeded
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
+from headway.engines.sglang import LOADS, Sglang
+from headway.engines.vllm import Vllm
 from headway.observe import ObserveConfig, Observer
+from headway.observe.detect import detect
 from headway.runtime.http import client
+from tests.engines import pages
 from tests.observe.fakes import DIALECTS, LOAD, MODELS, Log, engine, models, spec
 from tests.runtime.servers import Reply, serving
 
@@ -47,6 +51,36 @@ def test_a_watched_replica_is_scraped_probed_and_its_cards_are_kept(run: Run) ->
             assert counts.scrape_failures_total == counts.probe_failures_total == counts.alarms_total == 0
             assert heard == [("r", ["m"])]
             assert [card["id"] for card in observer.cards()[ReplicaId("r")]] == ["m"]
+            await observer.stop()
+
+    run(story())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("owner", "path", "good"),
+    [("vllm", "/metrics", pages.VLLM.encode()), ("sglang", LOADS, pages.SGLANG_LOADS)],
+)
+def test_an_engine_detected_while_its_report_says_nothing_is_observed_once_it_does(
+    run: Run, owner: str, path: str, good: bytes
+) -> None:
+    """One alarm meanwhile, whatever the page: it switched observation off for the whole registration."""
+
+    async def story() -> None:
+        log, dialects = Log(), {"vllm": Vllm(), "sglang": Sglang(), "openai": DIALECTS["openai"]}
+        replies = {MODELS: Reply(pages.cards(owner, "tiny")), "/health": Reply(), path: Reply(b"warming up\n")}
+        async with serving(replies) as served, client() as http:
+            found = await detect(served.url, dialects.values(), http, replica_id=ReplicaId("r"))
+            assert isinstance(found, ReplicaSpec)
+            observer = Observer(log.post, dialects, http, QUICK)
+            observer.watch([found])
+            await served.asked_for(path, 6)
+            assert observer.counts().alarms_total == 1
+            assert {sample.running for sample in log.samples} <= {None}
+            served.replies[path] = Reply(good)
+            async with asyncio.timeout(5):
+                while not any(sample.running for sample in log.samples):  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0.01)
             await observer.stop()
 
     run(story())

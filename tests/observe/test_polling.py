@@ -64,7 +64,7 @@ def test_a_stand_in_is_asked_where_the_first_choice_says_nothing_of_use(
 
 def test_without_its_stand_in_what_says_nothing_of_use_is_no_report(run: Run) -> None:
     (polled,), _ = ask(run, {LOAD: Reply(b"nothing")}, polls=Reserved.polls)
-    assert (polled.answers, polled.errors) == ({}, ("/stand-in: status 404",))
+    assert (polled.answers, polled.errors) == ({}, ("/stand-in: status 404", "/load: says nothing of use"))
 
 
 def test_some_answers_may_take_longer(run: Run) -> None:

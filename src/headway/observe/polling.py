@@ -52,6 +52,7 @@ class Poller:
             if poll.path in got and not poll.optional and poll.path not in replaced and not _good(got[poll.path])
         ]
         mute = {poll.unless for poll in self._polls if poll.unless and _wanted(poll, got)}
+        failed += [f"{path}: says nothing of use" for path in sorted(mute - replaced) if _good(got.get(path))]
         good = {path: a for path, a in got.items() if isinstance(a, Answer) and a.status == 200 and path not in mute}
         answers = {path: _whole_lines(answer) for path, answer in good.items()}
         return Polled(
