@@ -99,7 +99,8 @@ def test_a_report_that_tells_something_after_all_is_news_when_it_is_mute_again(r
     with capture_logs() as logs:
         scraper, log, _ = scraping(run, [mute, mute, good, mute, good])
     assert [sample.running for sample in log.samples] == [None, None, 2, None, 2]
-    assert [entry["event"] for entry in logs] == [MUTE, MUTE]
+    assert [entry["event"] for entry in logs] == [MUTE]
+    assert scraper.alarms.total == 2, "told once a minute at most, and counted each time"
     assert scraper.pace.interval_s == ObserveConfig().interval_s
 
 
