@@ -73,5 +73,7 @@ def _units(text: str, most: int) -> list[int]:
     if not units or min(units) < 1:
         fail(f"--granularity {text!r} is no list of positive numbers", "write it like 32,512,2048", code=2)
     if max(units) > most:
-        fail(f"--granularity: {max(units):,} tokens per request are more than the pool's {most:,} (--kv-tokens)", code=2)
+        fail(
+            f"--granularity: {max(units):,} tokens per request are more than the pool's {most:,} (--kv-tokens)", code=2
+        )
     return units
