@@ -12,7 +12,7 @@ from headway.core.ids import ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
 from headway.core.plugin import Chance
 from headway.core.view import ReplicaView
-from tests.core.house import FewestInFlight, House, decision, only, sent_to, spec
+from tests.core.house import FewestInFlight, House, decision, only, request, sent_to, spec
 
 A, B = ReplicaId("a"), ReplicaId("b")
 
@@ -356,6 +356,35 @@ class TestKept:
         assert decision(commands).exclusions == {"kept": 1}
         assert only(ask(house, "u", 150), Dispatch)[0].replica_id == "c"
         assert kept(house) == ("a", "big"), "one only, however many overtake it"
+
+    @pytest.mark.parametrize("size", [6_000, 30_000])
+    def test_what_is_forecast_to_fit_nowhere_goes_when_it_may_fit(self, size: int) -> None:
+        """By the least that so many bytes may be: 6,000 beside 200 tokens, 30,000 not. The engine knows."""
+        config = BrainConfig(admission=AdmissionConfig(pace=False, bypass_max=2))
+        house = House(FewestInFlight(binds_late=True), config)
+        house.add("a", kv_capacity_tokens=1000)
+        least = house.brain._fleet.length.prompt_tokens_at_least
+        vast = {"prompt_tokens": 0, "prompt_bytes": size, "generates": False}
+        assert (least(request("v", **vast)) < 790) is (size == 6_000)
+        assert sent_to(ask(house, "r", 600)) == "a"
+        assert sent_to(ask(house, "q", 200)) == "a"
+        assert only(house.ask("vast", **vast), Hold)
+        for number in range(2):
+            assert sent_to(ask(house, f"s{number}", 50)) == "a"
+            assert not released(house.end(f"s{number}-0"))
+        assert kept(house) == ("a", "vast")
+        assert released(house.end("r-0")) == (["vast"] if size == 6_000 else [])
+        assert released(house.end("q-0")) == ([] if size == 6_000 else ["vast"])
+
+    def test_nothing_is_moved_away_for_what_is_forecast_to_fit_nowhere(self) -> None:
+        house = ready("a", kv_capacity_tokens=1000)
+        assert sent_to(ask(house, "r", 900)) == "a"
+        assert only(house.ask("vast", prompt_tokens=0, prompt_bytes=6000, generates=False, tier=1), Hold)
+        assert house.brain._holding.blocked("m", 1) is None
+        assert only(ask(house, "large", 800, tier=1), Hold)
+        found = house.brain._holding.blocked("m", 1)
+        assert found is not None
+        assert found.request.id == "large"
 
     def test_not_from_those_who_matter_more(self) -> None:
         house = outrun("a", "b", "c")

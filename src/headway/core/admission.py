@@ -223,6 +223,12 @@ class Admission:
             self._refused[view.id] = (view, part.peak)
         return False
 
+    def may_fit(self, job: Job, view: ReplicaView) -> bool:
+        """Whether the replica's forecast peak would stay within its pool with as little as the request may need. For
+        one whose forecast cannot be right: if it is longer, the engine says so, or lets it wait for those it has."""
+        peak = view.peak_mean + self._z * math.sqrt(view.peak_var)
+        return 0.0 < peak + job.at_least <= view.kv_capacity_tokens * (1.0 - self._spare)
+
     def _spared(self, job: Job, view: ReplicaView, at: float) -> float:
         """KV tokens that are not for this request: what is late takes only what others leave. (Whoever has begun goes
         on as soon as it can, and so does what matters more than most.)"""

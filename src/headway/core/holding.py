@@ -104,14 +104,22 @@ class Holding:
         for queue in admission.lanes(pool.model):
             kept = queue.kept_from(job.request) or kept
 
+        own = self._kept_for(job) if _doubtful(job, pool) else ""
+
         def refuses(view: ReplicaView) -> str:
             if view.id == kept:
                 return "kept"
             if reserved and not reserved.leaves(view, job.part.peak):
                 return "reserved"
-            return admission.refuses(job, view, at)
+            why = admission.refuses(job, view, at)
+            return "" if why == "no_headroom" and view.id == own and admission.may_fit(job, view) else why
 
         return scheduler.choose(pool, job.demand, at, job.at_least, avoid, refuses, among)
+
+    def _kept_for(self, job: Job) -> ReplicaId:
+        """The replica that is kept for one that waits, empty if none is."""
+        queue = self._admission.queues.get(lane(job.request))
+        return queue.kept if queue is not None and queue.kept_for == job.request.id else ReplicaId("")
 
     def release(
         self, pools: Iterable[Pool], at: float, out: list[Command], replica_id: ReplicaId | None = None
@@ -359,10 +367,11 @@ class Holding:
         return sum(len(queue) for queue in self._admission.lanes(model))
 
     def blocked(self, model: str, tier: int) -> Job | None:
-        """The first who waits for a model and is at least so important, None if nobody is."""
+        """The first who waits for a model and is at least so important, None if nobody is. Whoever is forecast to fit
+        nowhere is none: engines will probably refuse it, whatever room others made for it."""
         for queue in self._admission.lanes(model):
             for item in islice(queue, 2):  # the very first may be one that was overtaken too often
-                if item.job.request.tier >= tier:
+                if item.job.request.tier >= tier and not _doubtful(item.job, self._scheduler.pools[model]):
                     return item.job
         return None
 
@@ -399,6 +408,11 @@ class Holding:
             return None
         position = queue.position(item)
         return position, queue.wait_s(item, position, at)
+
+
+def _doubtful(job: Job, pool: Pool) -> bool:
+    """Whether a request is forecast to be too long for every replica, though it may not be."""
+    return 0 < pool.longest < job.demand.prompt_tokens
 
 
 def _overdue(queue: HoldQueue, request_id: RequestId, text: str, at: float) -> Reject:
