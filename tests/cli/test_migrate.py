@@ -115,7 +115,7 @@ def test_patience_with_a_move_ends(admin: str, capsys: pytest.CaptureFixture[str
     ("request_id", "words"),
     [
         ("r2", "does not move"), ("r3", "no other"), ("r4", "only what runs"), ("r5", "migration.dry_run is set"),
-        ("r6", "stays: operator (target: cancelled, the target was late)"),
+        ("r6", "stays: target: cancelled, the target was late"),
     ],
 )  # fmt: skip
 def test_a_request_that_stays(admin: str, request_id: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,12 +35,16 @@ def command(
     if last is None:
         fail(f"{request_id} stays: the gateway does not move requests")
     if last["result"] in STAYED:
-        dry = "migration.dry_run is set, moves are only planned" if last["result"] == "planned" else last["reason"]
-        fail(f"{request_id} stays: {dry}", f"headway explain {answer['id']}{where} tells more")
+        why = last["reason"].removeprefix("operator (").removesuffix(")")
+        dry = "migration.dry_run is set, moves are only planned"
+        fail(
+            f"{request_id} stays: {dry if last['result'] == 'planned' else why}",
+            f"headway explain {answer['id']}{where} tells more",
+        )
     done = f"from {last['source']} to {last['target'] or 'the queue'}, {last['replayed_tokens']} tokens to be read"
     under_way = ", still under way" if last["result"] == "begun" else f" in {last['took_s']:.2f} s"
     out.print(escape(f"{answer['id']}: {done}{under_way}"))
-    out.print(f"[dim]headway explain {answer['id']}{where} tells what becomes of it[/]")
+    out.print(f"[dim]headway explain {answer['id']}{where} tells more[/]")
 
 
 def _outcome(admin: str, request_id: str, moves: list[dict[str, Any]], until: float) -> dict[str, Any] | None:

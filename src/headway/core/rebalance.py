@@ -143,7 +143,7 @@ class Rebalance:
         operator's business."""
         if not self._config.enabled:
             return "migration is off"
-        hindrance = self._migration.hindrance(entry)
+        hindrance = "it runs there" if target == entry.replica_id else self._migration.hindrance(entry)
         if hindrance:
             return hindrance
         pool = self._scheduler.pools.get(request.model)
