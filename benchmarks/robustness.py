@@ -30,6 +30,7 @@ from headway.core.events import Event, Progress, SampleTaken
 from headway.core.ids import AttemptId
 from headway.perfmodel.decoding import Job
 from headway.perfmodel.jump import Happened
+from headway.sim import replica
 from headway.sim.capacity import fleet_rps
 from headway.sim.driver import Driver
 from headway.sim.prompt import Prompt, prompts
@@ -100,6 +101,9 @@ class Watch:
         for command in commands:
             if isinstance(command, Record) and isinstance(command.entry, Settled) and command.entry.output_tokens:
                 self.found.settled(command.entry)
+
+
+COMPILED = not replica.__file__.endswith(".py")
 
 
 class Shared(SimReplica):
@@ -209,6 +213,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="replace the table of this page")
     options = parser.parse_args()
+    if COMPILED:
+        parser.error("engines that others use, too, are made of plain classes: `make pure` first")
     wanted = options.only.split(",") if options.only else []
     conditions = [one for one in CONDITIONS if not wanted or one.name in wanted]
     began = time.monotonic()

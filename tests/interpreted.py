@@ -1,4 +1,5 @@
-"""What can only be tested in plain Python: compiled classes (`make fast`) mind types and keep their methods."""
+"""What can only be tested in plain Python: compiled classes (`make fast`) mind types, keep their
+methods, and have no heirs in plain Python."""
 
 import pytest
 

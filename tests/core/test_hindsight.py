@@ -134,7 +134,7 @@ def test_a_standing_gauge_is_no_judge() -> None:
 def expecting(*mean: float) -> Account:
     """An account whose forecast is this, by horizon."""
     account = Account()
-    account.curve.mean = list(mean) or [0.0] * len(HORIZONS)
+    account.curve.mean = mean or (0.0,) * len(HORIZONS)
     return account
 
 

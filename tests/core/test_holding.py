@@ -319,7 +319,7 @@ def outrun(*names: str, **limits: int) -> House:
     twice, which is as often as it may be (`s0` and `s1` are those who went before)."""
     config = BrainConfig(admission=AdmissionConfig(pace=False, bypass_max=2))
     house = House(Priced(**{name: float(k) for k, name in enumerate(names)}), config)
-    specs = [spec(n, kv_capacity_tokens=1000, max_model_tokens=limits.get(n)) for n in names]
+    specs = [spec(n, kv_capacity_tokens=1000, max_model_tokens=limits.get(n, 0)) for n in names]
     house.tell(ReplicasChanged(house.now, tuple(specs)))
     for name in names:
         house.tell(ProbeSucceeded(house.now, ReplicaId(name)))

@@ -110,7 +110,7 @@ def test_fits_is_exact_at_the_edge() -> None:
 def test_a_variance_below_zero_is_a_rounding_residue() -> None:
     curve = Curve()
     curve.add(outlook(*[1.0] * len(HORIZONS)).share(100.0))
-    curve.var = [-1e-9 * (k == 1) for k in range(len(HORIZONS))]
+    curve.var = tuple(-1e-9 * (k == 1) for k in range(len(HORIZONS)))
     assert curve.peak(2.0) == (100.0 + HORIZONS[-1], 0.0)
 
 

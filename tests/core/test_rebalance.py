@@ -395,7 +395,7 @@ class TestRecall:
     """Where requests go out without regard to memory, what an engine cannot let in comes back."""
 
     @staticmethod
-    def scene(waiting: float = 3.0, hold: bool = False, **facts: object) -> Scene:
+    def scene(waiting: int = 3, hold: bool = False, **facts: object) -> Scene:
         """Six decode at the first, and three more wait in its engine; not all of them fit."""
         scene = Scene("a", "b", "c", held=True, hold=hold)
         scene.fill("a", 6, 1400)
@@ -432,7 +432,7 @@ class TestRecall:
 
     @pytest.mark.parametrize(
         "facts",
-        [{"waiting": 0.0}, {"hold": True}, {"resumable": False}, {"tier": Tier.HIGH}],
+        [{"waiting": 0}, {"hold": True}, {"resumable": False}, {"tier": Tier.HIGH}],
         ids=["nobody waits", "all were asked", "pinned", "urgent"],
     )
     def test_others_stay(self, facts: dict[str, object]) -> None:

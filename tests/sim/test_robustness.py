@@ -9,6 +9,7 @@ import pytest
 from headway.perfmodel.decoding import Job
 from headway.sim.scenario import Scenario, Truth
 from headway.sim.truth import grounds
+from tests.interpreted import interpreted
 
 BENCHMARKS = str(Path(__file__).resolve().parents[2] / "benchmarks")
 sys.path.insert(0, BENCHMARKS)
@@ -16,6 +17,8 @@ import robustness  # noqa: E402
 from robustness_conditions import CONDITIONS, POOL, Condition  # noqa: E402
 
 sys.path.remove(BENCHMARKS)
+
+pytestmark = interpreted
 
 
 @pytest.fixture(scope="module")
