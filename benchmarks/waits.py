@@ -11,6 +11,7 @@ once or while it waits, counts as one who waited as long as it may. `early`: in 
 
 import argparse
 import bisect
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -133,13 +134,13 @@ def main() -> None:
             watches.append(watch)
             moves = ", ".join(f"{level} at {at:.0f} s" for at, level in watch.levels[:4]) or "none"
             first.append(f"load {load:g}, seed {seed}: levels {moves}")
-        for name, field in (
-            ("as it begins to wait", lambda watch: watch.told()),
-            ("each second", lambda watch: watch.hinted()),
-            ("gauge", lambda watch: watch.expected(math.inf)),
-            ("gauge, early", lambda watch: watch.expected(EARLY_S)),
+        for name, pairs in (
+            ("as it begins to wait", [watch.told() for watch in watches]),
+            ("each second", [watch.hinted() for watch in watches]),
+            ("gauge", [watch.expected(math.inf) for watch in watches]),
+            ("gauge, early", [watch.expected(EARLY_S) for watch in watches]),
         ):
-            print(row(load, name, [pair for watch in watches for pair in field(watch)]), flush=True)
+            print(row(load, name, list(itertools.chain.from_iterable(pairs))), flush=True)
     print("\n" + "\n".join(first))
 
 
