@@ -50,18 +50,18 @@ bench-decision: $(STAMP) ## microseconds per decision by fleet size
 SETUPTOOLS = $(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77'
 COMPILE = $(BIN)/python setup.py --quiet build_ext --inplace --force > build-fast.log 2>&1 || { tail -n 20 build-fast.log; exit 1; }
 
-fast: $(STAMP) ## compile the hot modules (compiled.txt; needs a C compiler), for a third of the CPU; with gcc by a profile, ten minutes
+fast: $(STAMP) ## compile the hot modules (compiled.txt; needs a C compiler), for half the CPU; with gcc by a profile, six minutes
 	@$(SETUPTOOLS)
 ifneq ($(findstring Free Software Foundation,$(shell $(CC) --version 2>/dev/null)),)
-	@echo "1 of 3: compiling with counters (some four minutes) ..."
+	@echo "1 of 3: compiling with counters (some three minutes) ..."
 	@find . -name '*.gcda' -delete
 	@HEADWAY_COMPILE=count $(COMPILE)
 	@echo "2 of 3: counting what a gateway and a simulator do ..."
 	@$(BIN)/python benchmarks/training.py
-	@echo "3 of 3: compiling by what was counted (some four minutes) ..."
+	@echo "3 of 3: compiling by what was counted (some three minutes) ..."
 	@HEADWAY_COMPILE=counted $(COMPILE)
 else
-	@echo "compiling (some four minutes; with gcc a profile would make it 8 % faster still) ..."
+	@echo "compiling (some three minutes; with gcc a profile would make it 8 % faster still) ..."
 	@HEADWAY_COMPILE=1 $(COMPILE)
 endif
 	@$(BIN)/headway --version
