@@ -93,7 +93,7 @@ class Move:
     def cut(self, tape: Tape, stops: resume_body.Stops) -> Cut:
         """Where the target takes over."""
         if self.way is Way.IDS:
-            return tape.replay_prefix(self.detokenise, stops.hold, stops.back)
+            return tape.replay_prefix(self.detokenise, stops.hold, stops.back, stops.lags)
         cut = tape.by_text(stops.again)
         return msgspec.structs.replace(cut, count=self._count(str(self.prompt) + cut.text) - self.prompt_tokens)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.cli.console import fail
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 15.0  # a gateway beside busy engines may be slow; one that is not there refuses at once
 DEFAULT = "http://127.0.0.1:8801"
 
 TOKEN_STEP = {401: "set HEADWAY_ADMIN_TOKEN to the token of the admin port"}
