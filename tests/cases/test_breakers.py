@@ -63,7 +63,7 @@ async def test_one_is_let_through_and_then_a_few(house: House) -> None:
     house.engine.then(scripts.answer(after_s=2 * lasts))
     house.engine.script = scripts.answer(after_s=lasts)
     statuses: list[int] = []
-    ends = time.perf_counter() + rounds(20, 4)
+    ends = time.perf_counter() + rounds(20, 7)  # long enough that a hiccup of the machine does not decide
 
     async def client() -> None:
         while time.perf_counter() < ends:
@@ -81,7 +81,7 @@ async def test_one_is_let_through_and_then_a_few(house: House) -> None:
     assert any(since < 0.1 * RAMP_S for since, _ in ramp)
     settled_at = closed_at + RAMP_S + 2 * lasts  # who was sent while it ramped up has ended
     late = [sum(at > settled_at for at, _, state in course(house, r) if not state) for r in ("r0", "r1")]
-    assert 0.3 <= late[0] / sum(late) <= 0.7  # half, but for what a hiccup of the machine makes it look like
+    assert 0.4 <= late[0] / sum(late) <= 0.6
 
 
 def course(house: House, replica: str) -> Iterator[tuple[float, int, str]]:

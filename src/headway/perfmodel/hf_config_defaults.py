@@ -9,7 +9,7 @@ filled in there. Other spellings of a few families (DBRX, MPT, Qwen 1, Phi-3-sma
 from collections.abc import Mapping
 from typing import Any
 
-FIELDS = (
+USUAL = (
     "num_hidden_layers",
     "hidden_size",
     "intermediate_size",
@@ -18,8 +18,10 @@ FIELDS = (
     "head_dim",
     "vocab_size",
     "max_position_embeddings",
-    "sliding_window",
 )
+"""Fields that nearly every config.json has: the columns of our tables."""
+
+FIELDS = (*USUAL, "sliding_window")
 """Columns of DEFAULTS; "-": the class has no such default, and the reader's own rule holds."""
 
 DEFAULTS = {

@@ -7,20 +7,10 @@ from typing import Any
 
 from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.hf_config import read
+from headway.perfmodel.hf_config_defaults import USUAL
 
 Fields = dict[str, Any]
 """Part of a config.json that several rows share."""
-
-USUAL = (
-    "num_hidden_layers",
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "vocab_size",
-    "max_position_embeddings",
-)
 
 
 def row(name: str, kind: str, usual: str, *aliases: str, vision: Fields | None = None, **more: Any) -> Architecture:

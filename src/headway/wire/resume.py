@@ -52,9 +52,8 @@ class Tape:
         self.steps = 0
         self.totalled = False
         self._text = ""  # what was said before the parts
-        self._parts: list[
-            str
-        ] = []  # of the last ids, what was said as each came; of streams without ids, what was said
+        # of the last ids, what was said as each came; of streams without ids, what was said
+        self._parts: list[str] = []
         self._beyond = 0  # characters of the text that belong to the first of these ids
 
     @property
