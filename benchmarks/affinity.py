@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from missing import said
 
 from headway.compose.simulate import MakeBrain
 from headway.compose.traces import open_workload
@@ -174,4 +175,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)

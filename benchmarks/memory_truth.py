@@ -232,8 +232,8 @@ def confusion_lines(rows: list[Judged]) -> Iterator[str]:
     told = [one for one in rows if (one.plan or one.refused) and one.started is not None]
     pairs = [(bool(one.plan and one.plan.fits), one.started) for one in told]
     yield "| | the engine started | it did not |\n|---|---|---|"
-    for said, words in ((True, "said to fit"), (False, "said not to fit")):
-        yield f"| {words} | {pairs.count((said, True))} | {pairs.count((said, False))} |"
+    for verdict, words in ((True, "said to fit"), (False, "said not to fit")):
+        yield f"| {words} | {pairs.count((verdict, True))} | {pairs.count((verdict, False))} |"
 
 
 def read(path: Path) -> list[Judged]:
@@ -265,4 +265,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from missing import said  # tests import this module by another path
+
+    said(main)

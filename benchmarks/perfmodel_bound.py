@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from missing import said
 from perfmodel_calibrate import deal
 from perfmodel_silicon import MODELS, SYSTEMS, Point, points
 
@@ -132,4 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    said(main)
