@@ -37,7 +37,7 @@ class Unseen:
             return
         replica.answers.filling.append(entry)
         entry.prefilled_before = replica.account.prefilled
-        account, longest = replica.account, entry.demand.output_high / entry.sequences
+        account, longest = replica.account, self._longest(entry)
         if longest:
             step_s = replica.speed.step_s(account.in_flight, account.context)
             entry.overdue_at = at + self._overdue * (entry.forecast_ttft_s + longest * step_s)
@@ -73,13 +73,19 @@ class Unseen:
 
     def _miss(self, replica: Replica, entry: Entry, at: float) -> None:
         """One has not come: so much at least is known of it, and again when it has taken twice as long."""
-        steps, account = entry.demand.output_high / entry.sequences, replica.account
+        steps, account = self._longest(entry), replica.account
         age_s = at - entry.dispatched_at
         entry.overdue_at = at + age_s
         prefilled = float(self._prefilled(replica, entry))
         missed = Answered(prefilled, steps, float(account.in_flight), float(account.context), age_s)
         if self._speed.excess(replica.spec, missed) >= self._overdue:
             self._learn(replica, missed, at)
+
+    def _longest(self, entry: Entry) -> float:
+        """Steps of nine in ten like it (0: not known), but no fewer than would count if it came: small ones, which tell
+        nothing when they are in time, must not tell that their replica is slow when they are late."""
+        high = entry.demand.output_high
+        return max(high, self._answer_tokens - entry.uncached) / entry.sequences if high else 0.0
 
     @staticmethod
     def _prefilled(replica: Replica, entry: Entry) -> int:
