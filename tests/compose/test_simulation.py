@@ -1,5 +1,6 @@
 """From a file and flags to a sweep."""
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -15,15 +16,16 @@ from headway.compose.simulation import (
     misfits,
     overlaid,
     read_simulation,
+    scenario,
     sized,
     sweep,
     workload,
 )
 from headway.compose.source import SettingsError
 from headway.core.constants import SloConfig
-from headway.sim.scenario import Fault, PoolSpec, Truth
+from headway.sim.scenario import Fault, PoolSpec, Scenario, Truth
 from headway.sim.sweep import NothingToSimulate, run
-from headway.sim.truth import DoesNotFit
+from headway.sim.truth import DoesNotFit, grounds
 from headway.workload.columns import TraceError
 from headway.workload.results import RunResult
 from headway.workload.stats import Slo
@@ -242,6 +244,16 @@ def test_what_the_hardware_cannot_do_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("least", "ok"), [("bf16", False), ("int8", True), ("any", True)])
+def test_a_precision_that_no_pool_has_is_refused(least: str, ok: bool) -> None:
+    """And what a pool of no stated type has is what its model is published in: gpt-oss in four bits."""
+    pools = [{"count": 1, "model": "llama-3.1-8b", "dtype": "fp8"}, {"count": 1, "model": "gpt-oss-20b"}]
+    asked = checked({"generate": "chat", "duration_s": 10, "pools": pools, "precision_floor": least})
+    with contextlib.nullcontext() if ok else pytest.raises(ValueError, match="no pool is as precise as bf16"):
+        assert scenario(asked).precision_floor == least
+    assert [ground.spec.precision for ground in grounds(Scenario(asked.pools), 0)] == ["fp8", "mxfp4"]
+
+
 def test_a_sweep_knows_what_its_fleet_can_do(tmp_path: Path) -> None:
     one = sweep(small(log(tmp_path), pools=[{"count": 1}]))
     two = sweep(small(tmp_path / "log.csv", pools=[{"count": 2}]), detail=True)

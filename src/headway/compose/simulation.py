@@ -17,10 +17,10 @@ from headway.compose.simulate import contenders
 from headway.compose.source import Document, Path, Problem, SettingsError
 from headway.compose.traces import open_workload
 from headway.core.constants import BrainConfig, SloConfig
-from headway.core.precision import floor
+from headway.core.precision import floor, rank
 from headway.sim.scenario import Fault, PoolSpec, Scenario, Truth
 from headway.sim.sweep import Sweep, bounded, prepared
-from headway.sim.truth import engine_config
+from headway.sim.truth import engine_config, precision
 from headway.workload.arrivals import STEADY
 from headway.workload.mixes import MIXES
 from headway.workload.request import Workload
@@ -182,6 +182,9 @@ def scenario(simulation: Simulation) -> Scenario:
     """The fleet and what is true of it. Raises ValueError for names and sizes that cannot be (the text says which)."""
     for pool in simulation.pools:
         engine_config(pool)
+    least = simulation.precision_floor
+    if least and all(rank(each) < rank(floor(least)) for each in map(precision, simulation.pools)):
+        raise ValueError(f"precision_floor: no pool is as precise as {least}: every request would be refused")
     made = Scenario(simulation.pools, simulation.truth, simulation.slo, simulation.faults, simulation.warmup_s)
     return msgspec.structs.replace(made, precision_floor=simulation.precision_floor)
 

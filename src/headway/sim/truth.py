@@ -41,12 +41,17 @@ class Ground(msgspec.Struct, frozen=True):
     pool: PoolSpec
 
 
+def precision(pool: PoolSpec) -> str:
+    """The weight format of its replicas; of `auto`, what the model is published in. Raises catalogue.UnknownName."""
+    return catalogue.precision(pool.dtype, catalogue.model(pool.model))
+
+
 def step_model(pool: PoolSpec) -> StepModel:
     """The model a pool is believed to follow. Raises catalogue.UnknownName."""
     return StepModel(
         catalogue.model(pool.model),
         catalogue.gpu(pool.gpu),
-        precision=catalogue.precision(pool.dtype, catalogue.model(pool.model)),
+        precision=precision(pool),
         tp=pool.tensor_parallel_size,
     )
 
@@ -64,7 +69,7 @@ def engine_config(pool: PoolSpec) -> EngineConfig:
         plan = memory.plan(
             model,
             gpu,
-            precision=catalogue.precision(pool.dtype, catalogue.model(pool.model)),
+            precision=precision(pool),
             tp=pool.tensor_parallel_size,
             max_num_seqs=pool.max_num_seqs,
             max_num_batched_tokens=batched,
@@ -103,7 +108,7 @@ def _spec(number: int, pool: PoolSpec, config: EngineConfig, believed: StepModel
         model=pool.model,
         gpu=pool.gpu,
         gpu_count=pool.tensor_parallel_size,
-        precision=pool.dtype,
+        precision=precision(pool),
         serves={MODEL: pool.model},
         max_model_tokens=config.max_model_len,
         kv_capacity_tokens=config.kv_blocks * config.block_size,
