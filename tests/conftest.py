@@ -1,6 +1,7 @@
 """What every test may use: the recordings beside the project, and a way to run coroutines on uvloop."""
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -33,10 +34,14 @@ def shared() -> Path:
 
 @pytest.fixture
 def run() -> Callable[..., Any]:
-    """Run a coroutine on a fresh uvloop, with a bound in time, and fail if it leaves tasks behind."""
+    """Run a coroutine on a fresh uvloop, with a bound in time, and fail if it leaves tasks behind, or an exception that
+    nobody asked for (a script of an engine that raises looks like an engine that hangs)."""
 
     def runner(coroutine: Coroutine[Any, Any, Any], within_s: float = BOUND_S) -> Any:
+        unheard: list[dict[str, Any]] = []
+
         async def bounded() -> Any:
+            asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unheard.append(context))
             async with asyncio.timeout(within_s):
                 result = await coroutine
             left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task() and not t.done()]
@@ -44,6 +49,9 @@ def run() -> Callable[..., Any]:
             return result
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-            return loop.run(bounded())
+            result = loop.run(bounded())
+            gc.collect(0)  # a task that failed says so when it is collected
+        assert not unheard, unheard
+        return result
 
     return runner

@@ -12,6 +12,7 @@ from headway.core.ids import ReplicaId
 from tests.cases.house import until
 from tests.cases.moves import plain, undisturbed, wish
 from tests.cases.served import open_app, process_case
+from tests.harness import scripts
 from tests.harness.client import Answer, RawClient
 from tests.harness.engine import ScriptedEngine
 from tests.harness.speaker import MODEL, Speaker
@@ -25,7 +26,7 @@ SOON = {"health": {"slow_start_s": 0.05}, "migration": {"tick_s": 0.05, "fleet_s
 @process_case
 async def test_a_drained_replica_is_left_by_all(folder: Path) -> None:
     """Streams of a second and a half: empty after a part of that, no errors, every byte right; and moved by hand."""
-    engines = [ScriptedEngine(Speaker(f"r{n}", gap_s=0.02).paths()[CHAT]) for n in range(2)]
+    engines = [ScriptedEngine(scripts.error(404, "Not Found")) for _ in range(2)]
     for number, engine in enumerate(engines):
         engine.paths = Speaker(f"r{number}", gap_s=0.02).paths()
         await engine.start()

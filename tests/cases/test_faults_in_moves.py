@@ -24,7 +24,7 @@ from tests.cases.test_whole_answers import undisturbed as undisturbed_whole
 from tests.harness import chaos, scripts
 from tests.harness.client import request
 from tests.harness.engine import Connection, Script, ScriptedEngine, Seen
-from tests.harness.speaker import MODEL, Trouble
+from tests.harness.speaker import MODEL, Trouble, said
 from tests.wire.engine import CHAT, COMPLETIONS
 from tests.wire.test_resume_exact import seen as made_of
 
@@ -160,6 +160,31 @@ async def test_a_cut_anywhere_in_a_move_is_not_noticed(house: House, who: str, w
     await gather_bounded(3, [one(at) for at in offsets])
     assert results(house).count("begun") > len(offsets) / 4
     assert results(house).count("failed_over") > len(offsets) / 12
+
+
+@pytest.mark.parametrize("way", ["rst", "fin", "error"])
+@pytest.mark.parametrize("left", [1, 2, 3, 60, 1000], ids="{} bytes left".format)
+@case(NOBODY, NOBODY, **TWO)
+async def test_a_first_event_that_is_cut_is_asked_for_again_in_full(house: House, left: int, way: str) -> None:
+    """It began, so the head is out; nothing of it could be shown; the other engine gets all that the client sent.
+    (Whole lines were let through to a filter that waits for the end of the event, and what the client had sent was let
+    go.)"""
+
+    def trouble(seen: Seen) -> Trouble | None:
+        event = said(seen.request.path, bytes(seen.request.body), "r0-1-1").index(b"\n\n") + 2
+        return Trouble(max(0, event - left), way) if first(seen) else None
+
+    speak(house, trouble=trouble, piece=lambda: 10**6, gap_s=0.03)
+    body = wish(COMPLETIONS, max_tokens=3)
+    answer = await house.ask(body, COMPLETIONS)
+    assert unsigned(plain(answer.body)) == unsigned(undisturbed(COMPLETIONS, body)), answer.error
+    bodies = [json.loads(seen.request.body) for engine in house.engines for seen in engine.log.inference]
+    assert bodies == [{**body, "return_token_ids": True}] * 2
+    await house.at_rest(started=1, ok=1)
+
+
+def first(seen: Seen) -> bool:
+    return str(seen.request.get("x-request-id")).endswith("-0")
 
 
 # Family C.

@@ -49,6 +49,9 @@ class Boss:
     def first_token(self) -> None:
         self.said.append("first token")
 
+    def passed(self) -> None:
+        assert self.said[-1] == "first token"
+
     def advance(self) -> None:
         self.advanced = True
 

@@ -333,6 +333,10 @@ class Attempt:
         self._exchange.first_token(at)
         self._plane.driver.post(FirstToken(at, self.id))
 
+    def passed(self) -> None:
+        """The first content was passed on."""
+        self._exchange.passed()
+
     def may_go_on(self) -> bool:
         """Whether the request could go on elsewhere if this attempt ended now."""
         mover = self._exchange.mover

@@ -328,18 +328,22 @@ class Exchange:
         else:
             framing = b""
             client.keep_alive = False
-        if self.body and (first or fixed):
-            self._forget_body()
         lines = client.own_lines(self.ticket, self.notes)
         if self._disclosed or self.plane.levels:
             lines += self._told()
         whole = b"%b%b%b\r\n\r\n" % (head.lead, framing, lines)
         self.outlet.begin(whole, status, chunked, fixed, first)
+        self.passed()
+
+    def passed(self) -> None:
+        """Something was passed on. If the client has it (a filter may keep it), no attempt will begin again."""
+        if not self.body or not (self.outlet.body_sent or self.outlet.fixed):
+            return
+        if self.mover is None or not self.mover.can_begin_again():
+            self._forget_body()
 
     def first_token(self, at: float) -> None:
-        """Content arrived; from now on there is no retry."""
-        if self.body:
-            self._forget_body()
+        """Content arrived."""
         if self.ticket.first_token_at is None:
             self.ticket.first_token_at = at
 

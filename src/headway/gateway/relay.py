@@ -58,6 +58,10 @@ class Boss(Protocol):
         """The first content arrived."""
         ...
 
+    def passed(self) -> None:
+        """What there is of it was passed on."""
+        ...
+
     def advance(self) -> None:
         """Tokens were generated."""
         ...

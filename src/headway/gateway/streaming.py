@@ -144,6 +144,7 @@ class StreamRelay(Holding):
             self._content = True
             self.boss.first_token()
             self._release()
+            self.boss.passed()
             self.boss.advance()
         elif scanner.done and scanner.empty:
             return  # [DONE] and nothing else: an empty stream is not an answer, `end` will ask
