@@ -104,6 +104,26 @@ def test_every_stage_of_a_pipeline_has_a_plan() -> None:
     assert plans[0].activation_bytes / GIB == pytest.approx(1.05, abs=0.01)  # a log of this very setting
 
 
+def test_what_a_token_takes_is_that_of_a_stage() -> None:
+    """As with the other bytes of a plan: those of one GPU."""
+    llama = memory.plan(catalogue.model("llama-3.1-70b"), H100, tp=4, pp=2, max_model_len=8192)
+    assert llama.kv_bytes_per_token == 40960 == llama.layout.block_bytes // llama.block_size
+    oss = memory.plan(catalogue.model("gpt-oss-120b"), H100, pp=4)
+    assert (oss.kv_bytes_per_token, oss.window_bytes_per_token) == (9 * 2048, 5 * 2048)
+    assert oss.layout.window == 128
+    for pp in (1, 4):
+        plans = memory.stage_plans(catalogue.model("qwen3-next-80b-a3b"), catalogue.gpu("h200"), pp=pp)
+        assert sum(plan.state_bytes_per_sequence for plan in plans) == 39_518_208
+        assert sum(plan.kv_bytes_per_token for plan in plans) == 24576
+
+
+def test_layers_that_share_a_cache_are_the_models_last_not_every_stages() -> None:
+    model = msgspec.structs.replace(LLAMA, shared_kv_layers=20)
+    plans = memory.stage_plans(model, H100, pp=2, max_model_len=8192)
+    assert [plan.kv_bytes_per_token for plan in plans] == [12 * 4096, 0]
+    assert plans[0].layout.block_bytes == 12 * 16 * 4096
+
+
 def test_lengths_above_the_models_own_are_refused() -> None:
     phi = catalogue.model("microsoft/phi-2")
     plan = memory.plan(phi, H100, max_model_len=8192, version="0.19.0")

@@ -77,15 +77,23 @@ def width(kv_dtype: str, dtype: str = "bfloat16") -> int:
     return 4 if (dtype if kv_dtype == "auto" else kv_dtype) in ("float32", "float") else 2
 
 
-def kv_bytes_per_token(model: Architecture, kv_dtype: str = "auto", tp: int = 1) -> int:
+def caching(model: Architecture) -> str:
+    """Mixer letters, with "-" for layers that keep nothing of their own because they read an earlier one's cache."""
+    own = model.layers - model.shared_kv_layers
+    return model.mixer_letters[:own] + "-" * (model.layers - own)
+
+
+def kv_bytes_per_token(model: Architecture, kv_dtype: str = "auto", tp: int = 1, letters: str = "") -> int:
     """Bytes of cache per token and GPU while no window is full: `2 L max(1, kv_heads / tp) head_dim B`, or
-    `L (kv_rank + rope) B` with latent attention, which is not divided."""
-    return sum(_caching(model).count(letter) * _row(model, letter, kv_dtype, tp) for letter in "fw")
+    `L (kv_rank + rope) B` with latent attention, which is not divided. `letters`: of the GPU's layers (default: all).
+    """
+    letters = letters or caching(model)
+    return sum(letters.count(letter) * _row(model, letter, kv_dtype, tp) for letter in "fw")
 
 
-def window_bytes_per_token(model: Architecture, kv_dtype: str = "auto", tp: int = 1) -> int:
+def window_bytes_per_token(model: Architecture, kv_dtype: str = "auto", tp: int = 1, letters: str = "") -> int:
     """What of `kv_bytes_per_token` is in layers with a window: a sequence longer than it takes no more of these."""
-    return _caching(model).count("w") * _row(model, "w", kv_dtype, tp)
+    return (letters or caching(model)).count("w") * _row(model, "w", kv_dtype, tp)
 
 
 def state_bytes(model: Architecture, tp: int = 1) -> int:
@@ -108,8 +116,9 @@ def layout(
     max_num_batched_tokens: int = 2048,
     letters: str = "",
 ) -> Layout:
-    """How an engine cuts the pool of a GPU whose layers have these mixer letters (default: all)."""
-    counts = {kind: count for kind in "fwl" if (count := _caching(model, letters).count(kind))}
+    """How an engine cuts the pool of a GPU whose layers have these mixer letters (default: all, see `caching`)."""
+    letters = letters or caching(model)
+    counts = {kind: count for kind in "fwl" if (count := letters.count(kind))}
     if not counts:
         counts = {"f": 1}
     if not rules.hybrid and "w" in counts and "f" in counts:
@@ -120,12 +129,6 @@ def layout(
     groups = [Group(kind, sizes[kind]) for kind, count in counts.items() for _ in range(-(-count // group_layers))]
     in_flight = rules.batches_in_flight * max_num_batched_tokens
     return Layout(page * group_layers, tuple(groups), model.window, model.chunked, in_flight)
-
-
-def _caching(model: Architecture, letters: str = "") -> str:
-    """Mixer letters of the layers that have a cache of their own."""
-    letters = letters or model.mixer_letters
-    return letters[: len(letters) - model.shared_kv_layers] if model.shared_kv_layers else letters
 
 
 def _row(model: Architecture, letter: str, kv_dtype: str, tp: int) -> int:

@@ -155,6 +155,7 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
     kv_dtype = kv_type(model, settings.kv_dtype, settings.version)
     seqs, batched = version.batch(gpu, length)
     seqs, batched = settings.max_num_seqs or seqs, settings.max_num_batched_tokens or batched
+    letters = kv.caching(model)[stage.start : stage.end]
     layout = kv.layout(
         model,
         version,
@@ -162,7 +163,7 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         tp=settings.tp,
         block_size=settings.block_size,
         max_num_batched_tokens=batched,
-        letters=model.mixer_letters[stage.start : stage.end],
+        letters=letters,
     )
     run = activation.Run(seqs, batched, settings.tp, stage.first, stage.last, length, settings.eager, settings.pp)
     parts = _parts(model, gpu, settings, one, stage, run)
@@ -182,11 +183,11 @@ def _stage(model: Architecture, gpu: Gpu, settings: Settings, one: Scheme, stage
         cuda_graph_bytes=parts[GRAPHS],
         graphs_counted=counted,
         kv_bytes=left,
-        kv_bytes_per_token=kv_bytes_per_token(model, kv_dtype, settings.tp),
-        window_bytes_per_token=kv.window_bytes_per_token(model, kv_dtype, settings.tp)
-        if version.hybrid or not model.full_layers
+        kv_bytes_per_token=kv_bytes_per_token(model, kv_dtype, settings.tp, letters),
+        window_bytes_per_token=kv.window_bytes_per_token(model, kv_dtype, settings.tp, letters)
+        if version.hybrid or "f" not in letters
         else 0,
-        state_bytes_per_sequence=model.linear_layers * kv.state_bytes(model, settings.tp),
+        state_bytes_per_sequence=letters.count("l") * kv.state_bytes(model, settings.tp),
         kv_blocks=blocks,
         kv_tokens=layout.reported_tokens(blocks, length, version),
         layout=layout,
