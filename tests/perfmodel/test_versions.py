@@ -18,7 +18,7 @@ def test_reading(text: str, minor: int, first: bool) -> None:
     assert (found.minor, found.first) == (minor, first)
 
 
-@pytest.mark.parametrize("text", ["", "nineteen", "sglang 0.4.9"])
+@pytest.mark.parametrize("text", ["", "nineteen", "sglang 0.4.9", "1.0.0", "10.2", "20.0.5", "1.19"])
 def test_what_is_no_version_of_vllm(text: str) -> None:
     with pytest.raises(BadVersion, match=r"write it like 0\.19\.0"):
         rules(text)

@@ -150,7 +150,7 @@ class Rules(msgspec.Struct, frozen=True):
 def rules(version: str) -> Rules:
     """The rules of a version such as "0.19.0", "v0.11", or "V0 0.7.3" to ask for the first core of a version that had
     both. Raises BadVersion."""
-    found = re.search(r"0\.(\d+)(?:\.(\d+))?", version)
+    found = re.search(r"(?<![\d.])0\.(\d+)(?:\.(\d+))?", version)
     if found is None or "sglang" in version.lower():
         raise BadVersion(f"{version!r} is not a version of vLLM: write it like 0.19.0")
     minor, patch = int(found.group(1)), int(found.group(2) or 0)
