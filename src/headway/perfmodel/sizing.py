@@ -1,7 +1,6 @@
 """Questions that turn the memory model round: the longest context that starts, the fewest GPUs that do.
 
-Both ask `memory.plan` again and again; what it answers is monotone in length, and GPUs are tried in the order in which
-operators add them: first over one host's links, then in pipeline stages of whole hosts.
+Both ask `memory.plan` again and again; what it answers is monotone in length, but for one step in the first core.
 """
 
 from typing import Unpack
@@ -10,6 +9,7 @@ from headway.perfmodel.architectures import Architecture
 from headway.perfmodel.gpus import Gpu
 from headway.perfmodel.memory import LATEST, Asked, MemoryPlan, plan
 from headway.perfmodel.memory_limits import longest, whole_parts
+from headway.perfmodel.versions import WHOLE_PROMPTS
 
 HOST_GPUS = 8
 """GPUs of one host, the usual bound of tensor parallelism."""
@@ -21,8 +21,17 @@ MOST_STAGES = 8
 def longest_that_fits(model: Architecture, gpu: Gpu, **asked: Unpack[Asked]) -> int:
     """The largest max_model_len up to the asked one (0: the model's) with which the engine starts; 0: none does."""
     own = longest(model, asked.get("version", LATEST))
-    low, high = 0, asked.get("max_model_len") or own
-    high = high if asked.get("allow_long") else min(high, own)
+    most = asked.get("max_model_len") or own
+    most = most if asked.get("allow_long") else min(most, own)
+    for low, high in ((WHOLE_PROMPTS, most), (0, min(most, WHOLE_PROMPTS))):
+        found = _bisected(model, gpu, asked, low, high)
+        if found > low:
+            return found
+    return 0
+
+
+def _bisected(model: Architecture, gpu: Gpu, asked: Asked, low: int, high: int) -> int:
+    """The longest that starts above `low` and up to `high`; `low`: none of them."""
     while low < high:
         middle = (low + high + 1) // 2
         tried: Asked = {**asked, "max_model_len": middle}

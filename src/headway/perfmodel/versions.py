@@ -14,6 +14,9 @@ from headway.perfmodel.gpus import GIB, Gpu
 LATEST = "0.32.0"
 """Newest version whose source was read; later ones are taken to be like it."""
 
+WHOLE_PROMPTS = 32768
+"""The first core's batch is as long as max_model_len up to this length, and small above: that takes less memory."""
+
 RUNNER_2_FAMILIES = {22: ("qwen3",), 23: ("qwen3", "llama", "mistral"), 24: ("qwen3", "llama", "mistral")}
 """Families that 0.22 to 0.24 run on the second model runner by default; later all dense ones without linear layers,
 then all."""
@@ -139,7 +142,7 @@ class Rules(msgspec.Struct, frozen=True):
     def batch(self, gpu: Gpu, max_model_len: int) -> tuple[int, int]:
         """Default (max_num_seqs, max_num_batched_tokens) of the server; the first core prefilled whole prompts."""
         if self.first:
-            return 256, max_model_len if 2048 < max_model_len <= 32768 else 2048
+            return 256, max_model_len if 2048 < max_model_len <= WHOLE_PROMPTS else 2048
         if self.minor < 8:
             return 1024, 8192 if gpu.roomy else 2048
         if self.minor >= 28 and gpu.memory_bytes >= 160 * GIB:
