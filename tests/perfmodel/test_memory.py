@@ -157,6 +157,12 @@ def test_more_than_is_free_when_the_engine_begins_cannot_be_asked_for() -> None:
     assert "79.19 GiB are asked for and 78.67 GiB are free" in plan.reason
 
 
+def test_asking_for_less_is_no_remedy_where_the_card_is_too_small() -> None:
+    assert memory.plan(LLAMA, custom(0.5)).reason == "CUDA and communicators alone take more than the card's 0.50 GiB"
+    whole = memory.plan(catalogue.model("llama-3.1-70b"), H100, utilization=1.0)
+    assert "the weights alone take 131" in whole.reason
+
+
 def test_the_stage_with_the_least_room_decides() -> None:
     whole = memory.plan(LLAMA, H100, version="0.19.0")
     half = memory.plan(LLAMA, H100, pp=2, version="0.19.0")

@@ -57,7 +57,9 @@ def command(
     ] = False,
     length: Annotated[int, typer.Option(help="Also say how many sequences of this length fit at once.", min=0)] = 0,
     max_len_that_fits: Annotated[bool, typer.Option("--max-len-that-fits", help="Find the longest context.")] = False,
-    gpus_needed: Annotated[bool, typer.Option("--gpus-needed", help="Find the fewest GPUs.")] = False,
+    gpus_needed: Annotated[
+        bool, typer.Option("--gpus-needed", help="Find the fewest GPUs: one host's, then stages of hosts.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Where a GPU's memory goes when vLLM serves a model, how much KV cache is left, and whether it starts at all."""

@@ -82,11 +82,13 @@ def verdict(gpu: Gpu, bound: Bound, parts: dict[str, int], left: int, layout: La
     if bound.longest and length > bound.longest:
         words = "vLLM refuses it unless VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 is set or rope scaling is overridden"
         return False, f"max_model_len {length:,} is above the model's own {bound.longest:,}: {words}"
+    if bound.free <= 0:
+        return False, f"CUDA and communicators alone take more than the card's {gib(gpu.memory_bytes)}"
+    if parts[WEIGHTS] + parts[OUTSIDE] > gpu.memory_bytes:
+        return False, f"the weights alone take {gib(parts[WEIGHTS])} of a card with {gib(gpu.memory_bytes)}"
     if bound.requested > bound.free:
         words = f"{gib(bound.free)} are free once CUDA and communicators are loaded"
         return False, f"{gib(bound.requested)} are asked for and {words}: ask for less --gpu-memory-utilization"
-    if parts[WEIGHTS] + parts[OUTSIDE] > gpu.memory_bytes:
-        return False, f"the weights alone take {gib(parts[WEIGHTS])} of a card with {gib(gpu.memory_bytes)}"
     if left <= 0:
         sums = ", ".join(f"{what} {gib(size)}" for what, size in parts.items() if size)
         return False, f"nothing is left for the KV cache: {gib(bound.requested)} asked for, {sums}"

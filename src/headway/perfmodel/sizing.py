@@ -40,7 +40,9 @@ def _bisected(model: Architecture, gpu: Gpu, asked: Asked, low: int, high: int) 
 
 
 def gpus_needed(model: Architecture, gpu: Gpu, **asked: Unpack[Asked]) -> tuple[int, int, MemoryPlan] | None:
-    """(tensor parallel size, pipeline stages, plan) of the fewest GPUs that start; None: not even the most tried."""
+    """(tensor parallel size, pipeline stages, plan) of the fewest GPUs that start, in this order: 1, 2, 4 and 8 in one
+    host, then stages as large as a host. Smaller stages, which may do with fewer, are not tried: they leave a host's
+    links unused. None: not even the most tried."""
     tensor = [tp for tp in (1, 2, 4, HOST_GPUS) if not whole_parts(model, tp)]
     tries = [(tp, 1) for tp in tensor] + [(tensor[-1], pp) for pp in range(2, min(MOST_STAGES, model.layers) + 1)]
     for tp, pp in tries:
