@@ -2,7 +2,12 @@
 
 import re
 
+import pytest
+
 from headway.core.ids import ReplicaId
+from headway.emulator.config import EmulatorConfig, machine
+from headway.emulator.metrics import Meters
+from headway.emulator.pace import Pace
 from headway.engines import vllm
 from tests.emulator.process import EmulatorProcess
 from tests.emulator.test_api import CHAT, chat
@@ -46,6 +51,17 @@ def test_the_dialect_reads_what_the_engine_holds(slow: EmulatorProcess) -> None:
     assert 190 < (sample.kv_used_tokens or 0) < 600
     assert facts is not None
     assert (facts.engine, facts.models, facts.max_model_tokens) == ("vllm", ("tiny",), 2048)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-oss-120b", "gemma-3-27b", "qwen3-next-80b-a3b"])
+def test_the_pool_has_the_bytes_that_the_memory_model_left_for_it(model: str) -> None:
+    """Also where windows and states take less than full attention would."""
+    config = EmulatorConfig(model=model, gpu="h200-141gb", tensor_parallel_size=2)
+    made = machine(config)
+    shown = Meters(config, made).page(made.engine().stats(), Pace(1.0)).decode()
+    found = re.search(r'kv_cache_memory_bytes="(\d+)"', shown)
+    assert found
+    assert int(found[1]) == pytest.approx(made.plan.kv_blocks * made.plan.layout.block_bytes, rel=1e-4)
 
 
 def test_the_clock_tells_its_lag(tiny: EmulatorProcess) -> None:

@@ -128,7 +128,7 @@ class Meters:
             yield f"{name}_created{{{inner}}} {self.started!r}"
 
     def _cache_config(self, base: str) -> list[str]:
-        config, sizes = self._config, self._machine.sizes
+        config, sizes, plan = self._config, self._machine.sizes, self._machine.plan
         blocks = sizes.kv_blocks
         facts = {
             "block_size": sizes.block_size,
@@ -137,7 +137,7 @@ class Meters:
             "engine": 0,
             "gpu_memory_utilization": config.gpu_memory_utilization,
             "kv_cache_max_concurrency": round(blocks * sizes.block_size / sizes.max_model_len, 2),
-            "kv_cache_memory_bytes": blocks * sizes.block_size * self._machine.plan.kv_bytes_per_token,
+            "kv_cache_memory_bytes": plan.layout.pool_bytes(blocks * sizes.block_size, plan.max_model_len),
             "kv_cache_size_tokens": blocks * sizes.block_size,
             "num_cpu_blocks": None,
             "num_gpu_blocks": blocks,

@@ -63,6 +63,10 @@ class Layout(msgspec.Struct, frozen=True):
             return blocks * max_model_len // self.blocks_of(max_model_len)
         return blocks // len(self.groups) * self.block_size
 
+    def pool_bytes(self, tokens: int, max_model_len: int) -> int:
+        """Bytes of a pool that versions since 0.20.1 print as this many tokens."""
+        return tokens * self.bytes_of(max_model_len) // max_model_len
+
 
 TYPES = ("auto", "bfloat16", "bf16", "float16", "fp16", "half", "float32", "float")
 """What a KV cache may be of, beside the variants of fp8 and int8."""
