@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headway.perfmodel import catalogue
 from headway.perfmodel.hf_config import ConfigError, decode, read
 from headway.perfmodel.kv import kv_bytes_per_token
 
@@ -19,6 +20,22 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 131072,
     "tie_word_embeddings": False,
     "torch_dtype": "bfloat16",
+}
+
+
+HUNYUAN = {"model_type": "hunyuan_v1_moe", "attention_head_dim": 128, "hidden_size": 4096, "intermediate_size": 3072} | {
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+    "vocab_size": 128167,
+    "max_position_embeddings": 32768,
+    "num_experts": 64,
+    "moe_topk": [8] * 32,
+    "moe_intermediate_size": [3072] * 32,
+    "num_shared_expert": [1] * 32,
+    "moe_layer_num_skipped": 0,
+    "use_cla": False,
+    "tie_word_embeddings": True,
 }
 
 
@@ -273,6 +290,17 @@ def test_families_with_words_of_their_own(config: dict[str, Any], gigabytes: flo
     model = read("x", config)
     assert 2 * model.parameters / 1e9 == pytest.approx(gigabytes, rel=0.005)
     assert kv_bytes_per_token(model) == kv_bytes
+
+
+def test_one_value_per_layer_is_read_where_all_are_the_same() -> None:
+    """As the file of Hunyuan-A13B has them."""
+    found = read("x", HUNYUAN)
+    known = catalogue.model("hunyuan-a13b")
+    assert found.experts == known.experts
+    assert found.parameters == known.parameters
+    assert kv_bytes_per_token(found) == 131_072
+    with pytest.raises(ConfigError, match="moe_intermediate_size differs from layer to layer"):
+        read("x", HUNYUAN | {"moe_intermediate_size": [3072, 1536] * 16})
 
 
 def test_windows_of_mimo_are_listed() -> None:

@@ -188,11 +188,14 @@ def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
 
 
 def whole(text: Mapping[str, Any], *names: str, default: int | None = None) -> int:
-    """The first of these fields that is set, as an int. Raises ConfigError when none is and there is no default."""
+    """The first of these fields that is set, as an int. Raises ConfigError when none is and there is no default, and
+    for a list with one value per layer that are not all the same."""
     for name in names:
         value: Any = text.get(name)
-        if isinstance(value, Sequence) and not isinstance(value, str) and value:  # one value per layer
-            value = max(value)
+        if isinstance(value, Sequence) and not isinstance(value, str) and value:
+            if len(set(value)) > 1:
+                raise ConfigError(f"config.json: {name} differs from layer to layer, which is not modelled")
+            value = value[0]
         if value is not None:
             try:
                 return int(value)

@@ -42,7 +42,8 @@ RANGES: tuple[tuple[int, int, tuple[str, ...]], ...] = (
 
 PER_LAYER = (
     *("intermediate_size", "num_key_value_heads", "num_attention_heads", "num_kv_heads", "moe_num_experts"),
-    *("num_experts", "num_experts_per_tok", "moe_intermediate_size", "n_routed_experts", "moe_topk"),
+    *("num_experts", "num_experts_per_tok", "moe_intermediate_size", "n_routed_experts", "moe_topk", "moe_k"),
+    *("num_shared_expert", "num_shared_experts", "moe_num_shared_experts", "moe_top_k", "n_shared_experts"),
 )
 """Fields that some families write as a list, one value per layer."""
 
