@@ -23,7 +23,11 @@ LLAMA: dict[str, Any] = {
 }
 
 
-HUNYUAN = {"model_type": "hunyuan_v1_moe", "attention_head_dim": 128, "hidden_size": 4096, "intermediate_size": 3072} | {
+HUNYUAN = {
+    "model_type": "hunyuan_v1_moe",
+    "attention_head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 3072,
     "num_attention_heads": 32,
     "num_key_value_heads": 8,
     "num_hidden_layers": 32,
@@ -301,6 +305,24 @@ def test_one_value_per_layer_is_read_where_all_are_the_same() -> None:
     assert kv_bytes_per_token(found) == 131_072
     with pytest.raises(ConfigError, match="moe_intermediate_size differs from layer to layer"):
         read("x", HUNYUAN | {"moe_intermediate_size": [3072, 1536] * 16})
+
+
+@pytest.mark.parametrize("more", [{"num_local_experts": 1}, {"num_experts": 1, "num_experts_per_tok": 1}])
+def test_a_single_expert_is_a_dense_mlp(more: dict[str, Any]) -> None:
+    """Dense models of Hunyuan, and of Jamba, say so."""
+    assert read("x", LLAMA | more).parameters == read("x", LLAMA).parameters
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (LLAMA | {"num_experts": 1, "moe_intermediate_size": 768}, "one expert per layer beside MLPs of another width"),
+        (LLAMA | {"num_hidden_layers": 4, "hybrid_override_pattern": "*-E-"}, "but not more than one expert"),
+    ],
+)
+def test_mlps_do_not_vanish(config: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read("x", config)
 
 
 def test_windows_of_mimo_are_listed() -> None:

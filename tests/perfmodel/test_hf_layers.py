@@ -45,6 +45,8 @@ def test_mixers(kind: str, text: dict[str, Any], letters: str) -> None:
         ({"num_local_experts": 8, "interleave_moe_layer_step": 3}, "ddmddm"),
         ({"num_experts": 8, "expert_layer_period": 2, "expert_layer_offset": 1}, "dmdmdm"),
         ({"num_experts": None, "enable_moe_block": False}, "dddddd"),
+        ({"num_experts": 1}, "dddddd"),
+        ({"num_experts": 1, "expert_layer_period": 2}, "dddddd"),
         ({"hybrid_override_pattern": "M-M*EM"}, "-d--m-"),
     ],
 )

@@ -15,11 +15,11 @@ from headway.perfmodel.architectures import Architecture, Experts, Latent, Linea
 from headway.perfmodel.hf_config_checks import consistent, in_range
 from headway.perfmodel.hf_config_defaults import completed, tower
 from headway.perfmodel.hf_config_length import NAMES, UNSTATED, context
-from headway.perfmodel.hf_layers import ConfigError, linear, mixers, mlps
+from headway.perfmodel.hf_layers import ConfigError, experts_of, linear, mixers, mlps, whole
 from headway.perfmodel.hf_vision import vision
 from headway.perfmodel.quantisation import UnknownFormat, kv_of_config, of_config, spared
 
-__all__ = ["ConfigError", "read", "whole"]
+__all__ = ["ConfigError", "read"]
 
 TIED_BY_DEFAULT = (
     "gemma",
@@ -187,25 +187,6 @@ def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
     return str(next((one for one in said if one), "bfloat16")).removeprefix("torch.")
 
 
-def whole(text: Mapping[str, Any], *names: str, default: int | None = None) -> int:
-    """The first of these fields that is set, as an int. Raises ConfigError when none is and there is no default, and
-    for a list with one value per layer that are not all the same."""
-    for name in names:
-        value: Any = text.get(name)
-        if isinstance(value, Sequence) and not isinstance(value, str) and value:
-            if len(set(value)) > 1:
-                raise ConfigError(f"config.json: {name} differs from layer to layer, which is not modelled")
-            value = value[0]
-        if value is not None:
-            try:
-                return int(value)
-            except (TypeError, ValueError):
-                raise ConfigError(f"config.json: {name} is {value!r}, not a whole number") from None
-    if default is None:
-        raise ConfigError(f"config.json has no {' or '.join(names)}: is it the config.json of a language model?")
-    return default
-
-
 def _layers(text: Mapping[str, Any]) -> int:
     blocks = text.get("layers_block_type")  # newer files of Nemotron-H have no other field
     listed = len(blocks) if isinstance(blocks, Sequence) else None
@@ -291,14 +272,11 @@ def _window(text: Mapping[str, Any], letters: str) -> int:
 
 
 def _experts(text: Mapping[str, Any]) -> Experts | None:
-    count = whole(
-        text, "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts", default=0
-    )
-    ffn = text.get("ffn_config")
-    if not count and isinstance(ffn, Mapping) and ffn.get("moe_num_experts"):
-        return Experts(int(ffn["moe_num_experts"]), int(ffn["moe_top_k"]), int(ffn["ffn_hidden_size"]))
+    count, ffn = experts_of(text), text.get("ffn_config")
     if count <= 1:
         return None
+    if isinstance(ffn, Mapping):
+        return Experts(count, int(ffn["moe_top_k"]), int(ffn["ffn_hidden_size"]))
     chosen = whole(
         text,
         "num_experts_per_tok",

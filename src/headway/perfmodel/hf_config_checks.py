@@ -87,6 +87,8 @@ def consistent(model: Architecture, named_head_dim: bool) -> Architecture:
         raise ConfigError(
             f"config.json makes no sense: its sizes come to {min(pieces):,} to {max(pieces):,} parameters"
         )
+    if "m" in model.mlp_letters and not model.experts:
+        raise ConfigError("config.json has layers with a mixture of experts, but not more than one expert")
     if model.experts and not 0 < model.experts.chosen <= model.experts.count:
         raise ConfigError(
             f"config.json: {model.experts.chosen} experts per token are chosen of {model.experts.count} experts"

@@ -26,8 +26,30 @@ KINDS = {
 }
 
 
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
+
+
 class ConfigError(ValueError):
     """This config.json does not say what is needed; the message names the field."""
+
+
+def whole(text: Mapping[str, Any], *names: str, default: int | None = None) -> int:
+    """The first of these fields that is set, as an int. Raises ConfigError when none is and there is no default, and
+    for a list with one value per layer that are not all the same."""
+    for name in names:
+        value: Any = text.get(name)
+        if isinstance(value, Sequence) and not isinstance(value, str) and value:
+            if len(set(value)) > 1:
+                raise ConfigError(f"config.json: {name} differs from layer to layer, which is not modelled")
+            value = value[0]
+        if value is not None:
+            try:
+                return int(value)
+            except (TypeError, ValueError):
+                raise ConfigError(f"config.json: {name} is {value!r}, not a whole number") from None
+    if default is None:
+        raise ConfigError(f"config.json has no {' or '.join(names)}: is it the config.json of a language model?")
+    return default
 
 
 PATTERN = {"M": ("l", "-"), "*": ("f", "-"), "-": ("-", "d"), "E": ("-", "m")}
@@ -88,6 +110,18 @@ def mlps(kind: str, text: Mapping[str, Any], layers: int) -> str:
     return "".join("m" if n in sparse else "d" for n in range(layers))
 
 
+def experts_of(text: Mapping[str, Any]) -> int:
+    """Routed experts of a layer that has any; 0 or 1: there are only dense MLPs. Raises ConfigError where a single
+    expert would be of another width than the dense MLP, since families differ in which of them that is."""
+    ffn = text.get("ffn_config")
+    inside = whole(ffn, "moe_num_experts", default=0) if isinstance(ffn, Mapping) else 0  # DBRX
+    count = whole(text, *EXPERTS, default=0) or inside
+    width = whole(text, "moe_intermediate_size", default=0)
+    if count == 1 and width and width != whole(text, "intermediate_size", default=0):
+        raise ConfigError("config.json has one expert per layer beside MLPs of another width, which is not modelled")
+    return count
+
+
 def linear(kind: str, text: Mapping[str, Any], hidden: int) -> Linear | None:
     """The linear layers' sizes, None where the file has none that we know."""
     if "linear_num_value_heads" in text:
@@ -145,12 +179,7 @@ def _sliding(kind: str, text: Mapping[str, Any], layers: int) -> str:
 
 def _sparse(kind: str, text: Mapping[str, Any], layers: int) -> set[int]:
     """Layers with a mixture of experts."""
-    experts = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
-    if not any((text.get(name) or 0) for name in experts if not isinstance(text.get(name), Sequence)):
-        many = any(isinstance(text.get(name), Sequence) for name in experts) or "ffn_config" in text
-        if not many:
-            return set()
-    if text.get("enable_moe_block") is False:
+    if experts_of(text) <= 1 or text.get("enable_moe_block") is False:
         return set()
     named = text.get("mlp_layer_types")
     if isinstance(named, Sequence) and not isinstance(named, str):
