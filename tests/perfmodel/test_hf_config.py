@@ -7,6 +7,7 @@ import pytest
 
 from headway.perfmodel import catalogue
 from headway.perfmodel.hf_config import ConfigError, decode, read
+from headway.perfmodel.hf_layers import mixers
 from headway.perfmodel.kv import kv_bytes_per_token
 
 LLAMA: dict[str, Any] = {
@@ -196,6 +197,7 @@ def test_kimi_linear_as_transformers_writes_it() -> None:
 
 
 def test_bamba_names_its_attention_layers() -> None:
+    assert mixers("bamba", {"attn_layer_indices": None}, 4) == "llll"
     model = read("x", LLAMA | {"model_type": "bamba", "attn_layer_indices": [9, 18, 27], "mamba_n_heads": 128})
     assert [n for n, letter in enumerate(model.mixers) if letter == "f"] == [9, 18, 27]
 
@@ -281,6 +283,28 @@ def test_files_that_are_not_nested_name_their_sizes() -> None:
             | {"num_attention_heads": 32, "vocab_size": 151936, "tie_word_embeddings": False},
             15.44,
             524_288,
+        ),
+        (
+            {"model_type": "lfm2", "hidden_size": 2048, "block_ff_dim": 12288, "num_hidden_layers": 16}
+            | {"conv_L_cache": 3, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 65536}
+            | {"tie_embedding": True, "full_attn_idxs": [2, 5, 8, 10, 12, 14], "max_position_embeddings": 128000}
+            | {"block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256},
+            2.34,
+            12_288,
+        ),
+        (
+            {"model_type": "lfm2_moe", "hidden_size": 2048, "intermediate_size": 7168, "moe_intermediate_size": 1792}
+            | {"num_hidden_layers": 24, "num_experts": 32, "num_experts_per_tok": 4, "num_dense_layers": 2}
+            | {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 65536, "conv_L_cache": 3}
+            | {"full_attn_idxs": [2, 6, 10, 14, 18, 21]},
+            16.68,
+            12_288,
+        ),
+        (
+            {"model_type": "apertus", "hidden_size": 4096, "intermediate_size": 21504, "num_hidden_layers": 32}
+            | {"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 131072, "hidden_act": "xielu"},
+            16.11,
+            131_072,
         ),
         (
             {"model_type": "phi3small", "hidden_size": 4096, "ff_intermediate_size": 14336, "num_hidden_layers": 32}

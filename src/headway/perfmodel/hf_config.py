@@ -34,6 +34,7 @@ TIED_BY_DEFAULT = (
     "phi3small",
     "smollm3",
     "ernie4_5",
+    "lfm2",
 )
 """Families whose files leave tie_word_embeddings out because their class defaults to True."""
 
@@ -49,6 +50,7 @@ PLAIN_MLP = (
     "mpt",
     "starcoder2",
     "nemotron",
+    "apertus",
 )
 """Families whose MLPs have two matrices (no gate); prefixes of model_type, see `_gated` for the exceptions."""
 

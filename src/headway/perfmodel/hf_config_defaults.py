@@ -160,6 +160,8 @@ TOWERS: dict[str, dict[str, Any]] = {
 """Of vision towers, by their model_type."""
 
 OTHER_NAMES = {
+    "block_ff_dim": "intermediate_size",  # LFM2
+    "tie_embedding": "tie_word_embeddings",
     "ff_intermediate_size": "intermediate_size",  # Phi-3-small
     "ffn_dim": "intermediate_size",  # OPT
 }
@@ -207,4 +209,14 @@ def _usual(text: dict[str, Any]) -> dict[str, Any]:
         text.setdefault("intermediate_size", text["expansion_ratio"] * text["d_model"])
     if text.get("model_type") == "qwen" and isinstance(text.get("intermediate_size"), int):
         text["intermediate_size"] //= 2
+    if text.get("model_type") == "lfm2" and text.get("block_auto_adjust_ff_dim", True):
+        _adjust(text)
     return text
+
+
+def _adjust(text: dict[str, Any]) -> None:
+    """LFM2 makes its MLPs two thirds as wide as the file says, in whole multiples."""
+    width, factor = text.get("intermediate_size"), text.get("block_ffn_dim_multiplier", 1.0)
+    unit = text.get("block_multiple_of", 256)
+    if isinstance(width, int) and isinstance(factor, int | float) and isinstance(unit, int) and unit > 0:
+        text["intermediate_size"] = unit * -(-int(factor * (2 * width // 3)) // unit)

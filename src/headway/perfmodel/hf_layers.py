@@ -82,8 +82,9 @@ def mixers(kind: str, text: Mapping[str, Any], layers: int) -> str:
         if 0 < len(named) < layers:
             raise ConfigError(f"config.json names the kinds of {len(named)} layers, and has {layers}")
         return "".join(KINDS[str(one)] for one in named)[:layers]
-    if isinstance(text.get("attn_layer_indices"), Sequence):  # Bamba
-        return "".join("f" if n in text["attn_layer_indices"] else "l" for n in range(layers))
+    listed = text.get("attn_layer_indices") or (() if kind == "bamba" else text.get("full_attn_idxs"))  # and LFM2
+    if isinstance(listed, Sequence):
+        return "".join("f" if n in listed else "l" for n in range(layers))
     if "attn_layer_period" in text:  # Jamba
         period, offset = int(text["attn_layer_period"]), int(text.get("attn_layer_offset", 0))
         return "".join("f" if n % period == offset else "l" for n in range(layers))
@@ -191,7 +192,7 @@ def _sparse(kind: str, text: Mapping[str, Any], layers: int) -> set[int]:
         step = int(text["interleave_moe_layer_step"])
         return {n for n in range(layers) if (n + 1) % step == 0}
     dense = set(text.get("mlp_only_layers") or ())
-    first = int(text.get("first_k_dense_replace") or text.get("moe_layer_start_index") or 0)
+    first = whole(text, "first_k_dense_replace", "num_dense_layers", "moe_layer_start_index", default=0)
     step = text.get("decoder_sparse_step") or text.get("moe_layer_freq") or 1
     if isinstance(step, Sequence) and not isinstance(step, str):
         return {n for n, sparse in enumerate(step) if sparse}
