@@ -123,15 +123,16 @@ class Context(msgspec.Struct, frozen=True):
 class Architecture(msgspec.Struct, frozen=True):
     """A decoder-only model.
 
-    `window` > 0: 'w' layers see only that many tokens back; `window_kv_heads` and `window_head_dim` where these differ
-    from full attention's (0: the same). `gated`: MLPs have three matrices, not two. `query_gate`: a gate as wide as
-    the queries. `shared_kv_layers`: the last layers reuse the cache of earlier ones. `value_is_key`: full layers take
-    values from the key projection. `chunked`: windows are chunks, not sliding. `family`: model_type of the file.
-    `rope_elements`: cosines and sines that engines keep, one row per position. `vision`: a tower beside the text model.
-    `other_parameters`: not matrices of layers (embeddings per layer). `quantisation`: of the checkpoint ("" = none), a
-    name of `quantisation`, and `kept` what its names of tensors begin with that stay in 16 bits all the same.
-    `kv_dtype`: of the cache as the checkpoint asks for it, which versions from 0.`kv_since` on obey. `context`: longest
-    contexts by version, None where `max_position` is all there is to say.
+    `window` > 0: 'w' layers see only that many tokens back; `window_heads`, `window_kv_heads` and `window_head_dim`
+    where these differ from full attention's (0: the same). `value_dim`: of values where narrower than keys. `gated`:
+    MLPs have three matrices, not two. `query_gate`: a gate as wide as the queries. `shared_kv_layers`: the last layers
+    reuse the cache of earlier ones. `value_is_key`: full layers take values from the key projection. `chunked`: windows
+    are chunks, not sliding. `family`: model_type of the file. `rope_elements`: cosines and sines that engines keep, one
+    row per position. `vision`: a tower beside the text model. `other_parameters`: not matrices of layers (embeddings
+    per layer). `quantisation`: of the checkpoint ("" = none), a name of `quantisation`, and `kept` what its names of
+    tensors begin with that stay in 16 bits all the same. `kv_dtype`: of the cache as the checkpoint asks for it, which
+    versions from 0.`kv_since` on obey. `context`: longest contexts by version, None where `max_position` is all there
+    is to say.
     """
 
     id: str
@@ -147,8 +148,10 @@ class Architecture(msgspec.Struct, frozen=True):
     mixers: str = ""
     mlps: str = ""
     window: int = 0
+    window_heads: int = 0
     window_kv_heads: int = 0
     window_head_dim: int = 0
+    value_dim: int = 0
     chunked: bool = False
     gated: bool = True
     query_gate: bool = False
@@ -205,6 +208,15 @@ class Architecture(msgspec.Struct, frozen=True):
             return self.window_kv_heads or self.kv_heads, self.window_head_dim or self.head_dim
         return self.kv_heads, self.head_dim
 
+    def queries_of(self, letter: str) -> int:
+        """Query heads of an attention layer."""
+        return self.window_heads or self.heads if letter == "w" else self.heads
+
+    def row_of(self, letter: str) -> int:
+        """Elements of a key and a value of one KV head of an attention layer."""
+        dim = self.heads_of(letter)[1]
+        return dim + (self.value_dim or dim)
+
     def mixer_parts(self, letter: str) -> list[Part]:
         """Tensors of one mixer."""
         if letter == "l" and self.linear:
@@ -214,13 +226,12 @@ class Architecture(msgspec.Struct, frozen=True):
             return []
         if self.latent:
             return _latent_parts(self, self.latent)
-        kv_heads, dim = self.heads_of(letter)
-        width = self.heads * dim
+        (kv_heads, dim), row, heads = self.heads_of(letter), self.row_of(letter), self.queries_of(letter)
         shared = self.value_is_key and letter == "f"
-        queries, keys = self.hidden * width * (2 if self.query_gate else 1), self.hidden * kv_heads * dim
+        queries = self.hidden * heads * dim * (2 if self.query_gate else 1)
         return [
-            Part("qkv", queries, kv=keys if shared else 2 * keys, twice=shared),
-            Part("output", width * self.hidden),
+            Part("qkv", queries, kv=self.hidden * kv_heads * (dim if shared else row), twice=shared),
+            Part("output", heads * (row - dim) * self.hidden),
         ]
 
     def mlp_parts(self, letter: str) -> list[Part]:

@@ -15,6 +15,7 @@ from headway.perfmodel.architectures import Architecture, Experts, Latent, Linea
 from headway.perfmodel.hf_config_checks import consistent, in_range
 from headway.perfmodel.hf_config_defaults import completed, tower
 from headway.perfmodel.hf_config_length import NAMES, UNSTATED, context
+from headway.perfmodel.hf_heads import HEAD_DIM, shapes, value_dim
 from headway.perfmodel.hf_layers import ConfigError, experts_of, linear, mixers, mlps, whole
 from headway.perfmodel.hf_vision import vision
 from headway.perfmodel.quantisation import UnknownFormat, kv_of_config, of_config, spared
@@ -133,27 +134,28 @@ def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases
     kind = str(text.get("model_type", config.get("model_type", "")))
     layers = _layers(text)
     hidden = whole(text, "hidden_size", "n_embd", "d_model")
-    heads = whole(text, "num_attention_heads", "n_head", "n_heads")
     lengths = context(kind, text)
-    full, window = _shapes(kind, text, hidden, heads)
     latent, letters, feeds = _latent(text), mixers(kind, text, layers), mlps(kind, text, layers)
+    full, window = shapes(kind, text, hidden, letters)
     read_kv, since = kv_of_config(config)
     model = Architecture(
         id=name,
         layers=layers,
         hidden=hidden,
         intermediate=_intermediate(kind, text, hidden),
-        heads=heads,
-        kv_heads=full[0],
-        head_dim=full[1],
+        heads=full.queries,
+        kv_heads=full.kv,
+        head_dim=full.dim,
         vocab=whole(text, "vocab_size", "padded_vocab_size"),
         max_position=lengths.longest,
         tied=_tied(kind, config, text),
         mixers=letters if set(letters) != {"f"} else "",
         mlps=_compact(feeds),
         window=_window(text, letters),
-        window_kv_heads=window[0],
-        window_head_dim=window[1],
+        window_heads=window.queries if window.queries != full.queries else 0,
+        window_kv_heads=window.kv if window.kv != full.kv else 0,
+        window_head_dim=window.dim if window.dim != full.dim else 0,
+        value_dim=value_dim(kind, text),
         chunked="attention_chunk_size" in text,
         gated=_gated(kind, text),
         query_gate=bool(text.get("attn_output_gate", kind.startswith(("qwen3_next", "qwen3_5")))),
@@ -163,7 +165,7 @@ def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases
         latent=latent,
         linear=_linear(kind, text, hidden) if "l" in letters else None,
         vision=vision(config, hidden),
-        rope_elements=_rope_elements(config, kind, text, latent.rope if latent else full[1]),
+        rope_elements=_rope_elements(config, kind, text, latent.rope if latent else full.dim),
         other_parameters=_per_layer_embeddings(text, layers, hidden),
         quantisation=of_config(config),
         kept=spared(config, letters + feeds),
@@ -216,35 +218,6 @@ def _compact(letters: str) -> str:
     return letters if set(letters) != {"d"} else ""
 
 
-HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels")
-
-
-def _head_dim(kind: str, text: Mapping[str, Any], hidden: int, heads: int) -> int:
-    default = 256 if kind.startswith("gemma") else hidden // heads
-    return next((int(text[field]) for field in HEAD_DIM if text.get(field)), default)
-
-
-def _kv_heads(kind: str, text: Mapping[str, Any], heads: int) -> int:
-    """Multi-query models say so with a flag; without any field every head has its own keys. Falcon's flag counts in its
-    old architecture only (`num_kv_heads` in the new one)."""
-    falcon_old = kind == "falcon" and not text.get("new_decoder_architecture")
-    single = text.get("multi_query", falcon_old)
-    if single and (falcon_old or (kind != "falcon" and "num_key_value_heads" not in text)):
-        return 1
-    return whole(
-        text, "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "n_kv_heads", default=heads
-    )
-
-
-def _shapes(kind: str, text: Mapping[str, Any], hidden: int, heads: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(KV heads, head dimension) of full attention and of windows; 0: windows have no shape of their own. In Gemma 4
-    the plain fields are the windows'; MiMo-V2 and Step-3.5 name those of windows."""
-    plain = (_kv_heads(kind, text, heads), _head_dim(kind, text, hidden, heads))
-    if "global_head_dim" in text:
-        return (int(text.get("num_global_key_value_heads") or plain[0]), int(text["global_head_dim"])), plain
-    return plain, (int(text.get("swa_num_key_value_heads") or 0), int(text.get("swa_head_dim") or 0))
-
-
 def _intermediate(kind: str, text: Mapping[str, Any], hidden: int) -> int:
     names: tuple[str, ...] = ("intermediate_size", "ffn_hidden_size", "n_inner", "d_inner")
     if kind == "llama4_text":
@@ -293,10 +266,17 @@ def _experts(text: Mapping[str, Any]) -> Experts | None:
     return Experts(count, chosen, width, _shared(text, width), int(text.get("moe_latent_size") or 0))
 
 
+SHARED = (
+    *("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"),
+    "share_expert_dim",  # Step-3.5
+)
+"""Widths of what all tokens pass beside the experts that are chosen for them."""
+
+
 def _shared(text: Mapping[str, Any], width: int) -> int:
     if text.get("model_type") in ("llama4_text", "gemma4_text"):  # a dense MLP beside the routed ones, always
         return int(text["intermediate_size"])
-    for name in ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"):
+    for name in SHARED:
         if text.get(name):
             return int(text[name])
     copies = whole(

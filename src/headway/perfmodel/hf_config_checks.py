@@ -18,8 +18,20 @@ RANGES: tuple[tuple[int, int, tuple[str, ...]], ...] = (
     (1, LAYERS, ("num_hidden_layers", "n_layer", "n_layers", "num_layers")),
     (1, WIDTH, ("hidden_size", "n_embd", "d_model", "intermediate_size", "ffn_hidden_size", "moe_intermediate_size")),
     (1, WIDTH, ("num_attention_heads", "n_head", "n_heads", "kv_channels", "global_head_dim")),
-    (1, WIDTH, ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "swa_head_dim")),
-    (1, WIDTH, ("qk_nope_head_dim", "v_head_dim", "swa_num_key_value_heads", "mamba_n_heads")),
+    (1, WIDTH, ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups")),
+    (
+        1,
+        WIDTH,
+        (
+            "qk_nope_head_dim",
+            "v_head_dim",
+            "swa_head_dim",
+            "swa_v_head_dim",
+            "swa_num_attention_heads",
+            "swa_num_key_value_heads",
+            "mamba_n_heads",
+        ),
+    ),
     (
         0,
         WIDTH,
@@ -35,7 +47,7 @@ RANGES: tuple[tuple[int, int, tuple[str, ...]], ...] = (
     (0, WIDTH, ("mamba_d_state", "mamba_d_head", "mamba_head_dim", "mamba_d_conv", "mamba_expand", "mamba_num_heads")),
     (0, WIDTH, ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")),
     (0, WIDTH, ("linear_conv_kernel_dim", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")),
-    (0, WIDTH, ("shared_expert_intermediate_size", "moe_topk", "moe_k", "conv_L_cache")),
+    (0, WIDTH, ("shared_expert_intermediate_size", "share_expert_dim", "moe_topk", "moe_k", "conv_L_cache")),
     (0, LAYERS, ("num_kv_shared_layers", "first_k_dense_replace", "num_dense_layers", "full_attention_interval")),
 )
 """Least and greatest value, and the fields that it holds for; null and a field that is missing are no value."""
@@ -74,10 +86,11 @@ def consistent(model: Architecture, named_head_dim: bool) -> Architecture:
             f"config.json: hidden_size {model.hidden} is not a multiple of num_attention_heads {model.heads}, "
             "and head_dim is not named"
         )
-    for kv_heads in (model.kv_heads, model.window_kv_heads or model.kv_heads):
-        if not model.latent and model.heads % kv_heads:
+    for letter in "fw":
+        heads, kv_heads = model.queries_of(letter), model.heads_of(letter)[0]
+        if not model.latent and heads % kv_heads:
             raise ConfigError(
-                f"config.json: num_attention_heads {model.heads} is not a multiple of num_key_value_heads {kv_heads}"
+                f"config.json: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}"
             )
     pieces = [model.rope_elements, model.other_parameters, model.vision_parameters, model.layer_parameters]
     pieces += list(msgspec.structs.astuple(model.linear)) if model.linear else []

@@ -170,7 +170,7 @@ def _sliding(kind: str, text: Mapping[str, Any], layers: int) -> str:
     pattern = text.get("sliding_window_pattern") or EVERY_DEFAULT.get(kind, 0)
     if isinstance(pattern, str):  # EXAONE: "LLLG"
         return "".join("f" if pattern[n % len(pattern)] == "G" else "w" for n in range(layers))
-    if kind in ("gemma2", "gpt_oss"):
+    if kind in ("gemma2", "gpt_oss", "step3p5"):
         return "".join("w" if n % 2 == 0 else "f" for n in range(layers))
     if kind.startswith("qwen2"):  # only layers from max_window_layers on slide
         first = int(text.get("max_window_layers", layers))
@@ -185,6 +185,8 @@ def _sparse(kind: str, text: Mapping[str, Any], layers: int) -> set[int]:
     named = text.get("mlp_layer_types")
     if isinstance(named, Sequence) and not isinstance(named, str):
         return {n for n, one in enumerate(named) if str(one) != "dense"}
+    if kind == "step3p5":
+        return _enumerated(text)
     if "expert_layer_period" in text:  # Jamba
         period, offset = int(text["expert_layer_period"]), int(text.get("expert_layer_offset", 0))
         return {n for n in range(layers) if n % period == offset}
@@ -198,6 +200,17 @@ def _sparse(kind: str, text: Mapping[str, Any], layers: int) -> set[int]:
         return {n for n, sparse in enumerate(step) if sparse}
     counted = {n for n in range(first, layers) if n not in dense}
     return {n for n in counted if (n + 1) % int(step) == 0} if int(step) > 1 else counted
+
+
+def _enumerated(text: Mapping[str, Any]) -> set[int]:
+    """Step-3.5 lists them in one string; without it, engines differ in where experts begin."""
+    named = text.get("moe_layers_enum")
+    if named is None:
+        raise ConfigError("config.json has experts, and neither moe_layers_enum nor mlp_layer_types")
+    try:
+        return {int(one) for one in named.split(",")} if isinstance(named, str) else set(map(int, named))
+    except ValueError:
+        raise ConfigError(f"config.json: moe_layers_enum is {named!r:.60}, not numbers of layers") from None
 
 
 def _gated_delta(text: Mapping[str, Any], hidden: int) -> Linear:

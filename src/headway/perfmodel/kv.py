@@ -140,8 +140,8 @@ def _row(model: Architecture, letter: str, kv_dtype: str, tp: int) -> int:
     element = width(kv_dtype, model.dtype)
     if model.latent:
         return _latent_row(model.latent, element)
-    heads, dim = model.heads_of(letter)
-    return 2 * max(1, heads // tp) * dim * element
+    heads = model.heads_of(letter)[0]
+    return max(1, heads // tp) * model.row_of(letter) * element
 
 
 def _latent_row(latent: Latent, element: int) -> int:

@@ -22,7 +22,11 @@ def whole_parts(model: Architecture, tp: int) -> str:
     are split evenly, KV heads evenly or copied evenly (vLLM's `divide` and the assertions of its attention layers)."""
     kv_heads = () if model.latent else (model.kv_heads, model.window_kv_heads or model.kv_heads)
     table = -(-model.vocab // weights.VOCABULARY_PADDING) * weights.VOCABULARY_PADDING
-    evenly = [("attention heads", model.heads), ("rows of the padded vocabulary", table)]
+    evenly = [
+        ("attention heads", model.heads),
+        ("attention heads", model.queries_of("w")),
+        ("rows of the padded vocabulary", table),
+    ]
     if "d" in model.mlp_letters:
         evenly.append(("columns of an MLP", model.intermediate))
     for what, size in evenly:

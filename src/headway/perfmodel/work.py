@@ -116,8 +116,8 @@ def _attention(model: Architecture, tp: int) -> tuple[float, float]:
     for letter in model.mixer_letters:
         if letter not in "fw":
             continue
-        heads, dim = model.heads_of(letter)
-        row = model.latent.width if model.latent else 2 * max(1.0, heads / tp) * dim
+        heads = model.heads_of(letter)[0]
+        row = model.latent.width if model.latent else max(1.0, heads / tp) * model.row_of(letter)
         if model.latent and model.latent.index_dim:
             full += model.latent.index_dim / 2  # one byte an element
             windowed += SPARSE_TOKENS * row
@@ -142,8 +142,8 @@ def _pair_flops(model: Architecture, tp: int, kind: str) -> float:
     for letter in model.mixer_letters:
         if letter in "fw" and _far(model, letter) == (kind == "f"):
             latent = model.latent
-            width = (latent.nope + latent.rope + latent.value) / 2 if latent else model.heads_of(letter)[1]
-            total += 4 * model.heads * width / tp
+            row = latent.nope + latent.rope + latent.value if latent else model.row_of(letter)
+            total += 2 * model.queries_of(letter) * row / tp
     return total
 
 
