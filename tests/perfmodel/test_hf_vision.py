@@ -30,6 +30,23 @@ def test_tokens_and_pixels_of_an_image() -> None:
     assert (qwen.tokens, qwen.token_pixels, qwen.token_patches) == (16384, 28 * 28 * 2, 4)
 
 
+def test_blocks_of_glm_are_as_wide_inside_as_their_output() -> None:
+    """Parameters of GLM-4.1V's tower as transformers builds it."""
+    sizes = {"hidden_size": 1536, "depth": 24, "num_heads": 12, "intermediate_size": 13696, "out_hidden_size": 4096}
+    sizes |= {"patch_size": 14, "image_size": 336, "spatial_merge_size": 2, "temporal_patch_size": 2}
+    found = vision({"model_type": "glm4v", "vision_config": sizes | {"hidden_act": "silu"}}, 4096)
+    assert found
+    assert found.parameters == pytest.approx(892_498_432, rel=0.001)
+
+
+def test_towers_with_fewer_heads_of_keys() -> None:
+    sizes = {"hidden_size": 64, "depth": 1, "num_heads": 16, "patch_size": 2}
+    all_heads, half = (vision({"vision_config": sizes | more}, 8) for more in ({}, {"num_key_value_heads": 8}))
+    assert all_heads
+    assert half
+    assert all_heads.parameters - half.parameters == 64 * 64
+
+
 def test_text_models_have_none() -> None:
     assert vision({}, 4096) is None
     nested = {"thinker_config": {"vision_config": {"hidden_size": 8, "depth": 1, "patch_size": 2}}}

@@ -25,10 +25,14 @@ def vision(config: Mapping[str, Any], hidden: int) -> Vision | None:
     width = _first(tower, "vt_hidden_size", "embed_dim", "hidden_size", "width")
     depth = _first(tower, "num_hidden_layers", "depth", "vt_num_hidden_layers", "layers")
     inside = _first(tower, "intermediate_size", "vt_intermediate_size") or 4 * width
+    if _glm(config):  # intermediate_size is that of the projector
+        inside = _first(tower, "out_hidden_size") or hidden
     patch, merge = _first(tower, "patch_size") or 14, _merge(config, tower)
     gemma4 = str(config.get("model_type", "")).startswith("gemma4")
     matrices = 3 if tower.get("hidden_act") == "silu" or gemma4 else 2
-    layers = depth * (4 * width * width + matrices * width * inside)
+    heads = _first(tower, "num_heads", "num_attention_heads") or 1
+    keys = width * (_first(tower, "num_key_value_heads") or heads) // heads  # fewer in EXAONE 4.5
+    layers = depth * (2 * width * (width + keys) + matrices * width * inside)
     patches = 3 * patch * patch * (_first(tower, "temporal_patch_size") or 1) * width
     size = _first(tower, "image_size")
     positions = _first(tower, "num_position_embeddings") or (size // patch) ** 2
@@ -49,6 +53,10 @@ def vision(config: Mapping[str, Any], hidden: int) -> Vision | None:
     )
 
 
+def _glm(config: Mapping[str, Any]) -> bool:
+    return str(config.get("model_type", "")).startswith("glm4v")
+
+
 def _merge(config: Mapping[str, Any], tower: Mapping[str, Any]) -> int:
     kernel = tower.get("merge_kernel_size")
     if isinstance(kernel, list | tuple):
@@ -57,8 +65,12 @@ def _merge(config: Mapping[str, Any], tower: Mapping[str, Any]) -> int:
 
 
 def _projector(config: Mapping[str, Any], tower: Mapping[str, Any], width: int, hidden: int, merge: int) -> int:
-    """Two matrices where patches are merged (Qwen-VL, Kimi-VL), three in Mistral 3, one in Gemma, two in LLaVA."""
+    """Two matrices where patches are merged (Qwen-VL, Kimi-VL), three in Mistral 3, one in Gemma, two in LLaVA, and in
+    GLM-4V a convolution, a matrix and an MLP with a gate."""
     kind, wide = str(config.get("model_type", "")), width * merge * merge
+    if _glm(config):
+        out = _first(tower, "out_hidden_size") or hidden
+        return wide * out + out * out + 3 * out * (_first(tower, "intermediate_size") or 4 * width)
     if kind == "mistral3":
         return wide * width + width * hidden + hidden * hidden
     if kind.startswith("gemma"):
