@@ -17,6 +17,7 @@ from headway.perfmodel.hf_config_defaults import completed, tower
 from headway.perfmodel.hf_config_length import NAMES, UNSTATED, context
 from headway.perfmodel.hf_heads import HEAD_DIM, shapes, value_dim
 from headway.perfmodel.hf_layers import ConfigError, experts_of, linear, mixers, mlps, whole
+from headway.perfmodel.hf_refused import refuse
 from headway.perfmodel.hf_vision import vision
 from headway.perfmodel.quantisation import UnknownFormat, kv_of_config, of_config, spared
 
@@ -55,37 +56,7 @@ PLAIN_MLP = (
 )
 """Families whose MLPs have two matrices (no gate); prefixes of model_type, see `_gated` for the exceptions."""
 
-GATED_NONETHELESS = ("phi3", "phi4", "phimoe", "nemotron-nas", "falcon_mamba", "falcon_h1", "phi4mm")
-
-UNKNOWN = {
-    "is_encoder_decoder": "encoder-decoder models",
-    "cross_attention_layers": "cross-attention layers (Llama 3.2 Vision)",
-    "compress_ratios": "compressed caches (DeepSeek-V4)",
-    "block_configs": "layers of different sizes (Nemotron-NAS)",
-    "zero_expert_num": "layers with two attentions (LongCat)",
-    "mamba_d_ssm": "layers with attention and Mamba side by side (Falcon H1)",
-    "num_mem_blocks": "blocks that layers share (Zamba 2)",
-    "block_types": "recurrent layers (RecurrentGemma)",
-    "use_cla": "caches that layers share (Hunyuan-Large)",
-    "num_query_heads": "layers of different sizes (OpenELM)",
-}
-"""Fields of families whose memory follows other formulas: a wrong answer would be worse than none."""
-
-NO_ATTENTION = ("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm", "reformer")
-"""Families without attention as we know it: they keep no cache that grows with a sequence."""
-
-ENCODERS = (
-    *("albert", "bert", "big_bird", "camembert", "deberta", "distilbert", "electra", "ernie_m", "esm", "gte", "ibert"),
-    *("jina_bert", "layoutlm", "longformer", "modernbert", "mpnet", "new", "nomic_bert", "rembert", "roberta"),
-    *("roformer", "xlm-roberta", "xlm_roberta", "xlnet", "vit", "clip", "siglip", "wav2vec2", "hubert"),
-)
-"""Families that read and do not write; model_type may go on after these words."""
-
-DECODERS_NONETHELESS = ("ernie4_5", "bert-generation", "new_")
-ENCODER_DECODERS = (
-    *("bart", "mbart", "blenderbot", "fsmt", "led", "longt5", "m2m_100", "marian", "mt5", "nllb", "pegasus"),
-    *("plbart", "prophetnet", "speech_to_text", "switch_transformers", "t5", "umt5", "whisper"),
-)
+GATED_NONETHELESS = ("phi3", "phi4", "phimoe", "nemotron-nas", "falcon_mamba", "falcon_h1")
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
@@ -94,7 +65,7 @@ def read(name: str, config: Mapping[str, Any], *aliases: str, whole_file: bool =
     """The architecture of a config.json. Raises ConfigError where a needed field is missing or makes no sense, and for
     families whose memory follows other formulas. `whole_file`: nested parts leave out what is their class's default."""
     part = _text_of(config)
-    _refuse(config, part)
+    refuse(config, part)
     text: Mapping[str, Any] = completed(config, part) if whole_file else part
     for checked in (text, config.get("vision_config")):
         if isinstance(checked, Mapping):
@@ -112,22 +83,6 @@ def read(name: str, config: Mapping[str, Any], *aliases: str, whole_file: bool =
 def decode(said: bytes) -> Any:
     """The JSON of a config.json, without the byte-order mark that some editors write. Raises ValueError."""
     return msgspec.json.decode(said.removeprefix(b"\xef\xbb\xbf"))
-
-
-def _refuse(config: Mapping[str, Any], text: Mapping[str, Any]) -> None:
-    """Raises ConfigError for families that are not modelled, with the reason."""
-    for part in (config, text):
-        for field, what in UNKNOWN.items():
-            if part.get(field):
-                raise ConfigError(f"config.json has {field}: {what} are not modelled")
-        kind = str(part.get("model_type", ""))
-        words = f"config.json has model_type {kind}:"
-        if kind in NO_ATTENTION:
-            raise ConfigError(f"{words} models without attention are not modelled")
-        if kind in ENCODER_DECODERS:
-            raise ConfigError(f"{words} encoder-decoder models are not modelled")
-        if kind.startswith(ENCODERS) and not kind.startswith(DECODERS_NONETHELESS):
-            raise ConfigError(f"{words} an encoder (as for embeddings) writes no tokens and keeps no KV cache")
 
 
 def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases: Sequence[str]) -> Architecture:

@@ -23,7 +23,7 @@ NO_ROPE = (
 )
 """Families that know positions by other means."""
 
-THREEFOLD = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v", "ernie4_5_moe_vl")
+THREEFOLD = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v")
 """Families that rotate by time, height and width (`mrope_section` in their files): their tables are made four times as
 long, for positions in videos."""
 
