@@ -70,7 +70,7 @@ def test_missing_fields_are_named() -> None:
         ({"cross_attention_layers": [3, 8]}, "cross-attention layers"),
         ({"compress_ratios": [0, 4]}, "compressed caches"),
         ({"attn_layer_period": 8, "model_type": "jamba", "mamba_d_conv": 4}, "names linear layers"),
-        ({"num_experts": 8, "moe_layer_freq": "often"}, "invalid literal"),
+        ({"num_experts": 8, "moe_layer_freq": "often"}, "moe_layer_freq is 'often', not a whole number"),
         ({"linear_num_value_heads": 4, "layer_types": ["linear_attention"] * 32}, "no linear_num_key_heads"),
         ({"num_attention_heads": "many"}, "num_attention_heads is 'many'"),
         ({"model_type": "bert"}, "bert: an encoder"),
@@ -347,6 +347,40 @@ def test_a_single_expert_is_a_dense_mlp(more: dict[str, Any]) -> None:
 def test_mlps_do_not_vanish(config: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read("x", config)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "gated"),
+    [
+        ("afmoe", {}, True),
+        ("muse_glimmer_text", {"use_attn_output_gate": None}, True),
+        ("muse_glimmer_text", {"use_attn_output_gate": False}, False),
+        ("qwen3_next", {"attn_output_gate": False}, False),
+        ("laguna", {"gating": True}, False),
+        ("laguna", {"gating": "per-element"}, True),
+    ],
+)
+def test_gates_of_queries(kind: str, more: dict[str, Any], gated: bool) -> None:
+    assert read("x", LLAMA | {"model_type": kind} | more).query_gate is gated
+
+
+def test_mlps_of_twice_the_width_are_counted() -> None:
+    """Gemma-4-E2B has 20 such layers: 0.57 of its 5.1 billion parameters."""
+    shape = {"model_type": "gemma4_text", "hidden_size": 1536, "intermediate_size": 6144, "num_hidden_layers": 35}
+    shape |= {"num_attention_heads": 8, "num_key_value_heads": 1, "vocab_size": 262144, "num_kv_shared_layers": 20}
+    shape |= {"max_position_embeddings": 131072}
+    plain, double = (read("x", shape | {"use_double_wide_mlp": said}).parameters for said in (False, True))
+    assert double - plain == 20 * 3 * 1536 * 6144
+
+
+def test_widths_of_experts_and_of_what_comes_before_them() -> None:
+    hunyuan = read("x", LLAMA | {"num_experts": 4, "num_experts_per_tok": 2, "expert_hidden_dim": 1536})
+    assert hunyuan.experts
+    assert (hunyuan.experts.intermediate, hunyuan.intermediate) == (1536, 14336)
+    cohere = {"model_type": "cohere2_moe", "num_experts": 4, "prefix_dense_intermediate_size": 512}
+    command = read("x", LLAMA | cohere)
+    assert command.experts
+    assert (command.experts.intermediate, command.intermediate) == (14336, 512)
 
 
 def test_windows_of_mimo_are_listed() -> None:

@@ -46,12 +46,20 @@ def test_mixers(kind: str, text: dict[str, Any], letters: str) -> None:
         ({"num_experts": 8, "expert_layer_period": 2, "expert_layer_offset": 1}, "dmdmdm"),
         ({"num_experts": None, "enable_moe_block": False}, "dddddd"),
         ({"num_experts": 1}, "dddddd"),
+        ({"n_routed_experts": 8, "moe_layer_freq": 2}, "mdmdmd"),
+        ({"moe_num_experts": 8, "moe_layer_interval": 2}, "dmdmdm"),
+        ({"moe_num_experts": 8, "moe_layer_start_index": 1, "moe_layer_end_index": 3}, "dmmmdd"),
         ({"num_experts": 1, "expert_layer_period": 2}, "dddddd"),
         ({"hybrid_override_pattern": "M-M*EM"}, "-d--m-"),
     ],
 )
 def test_mlps(text: dict[str, Any], letters: str) -> None:
     assert mlps("x", text, 6) == letters
+
+
+def test_ernie_may_leave_its_experts_unused() -> None:
+    assert mlps("ernie4_5_moe", {"moe_num_experts": 8, "use_moe": False}, 2) == "dd"
+    assert mlps("x", {"moe_num_experts": 8, "use_moe": False}, 2) == "mm"
 
 
 def test_a_file_without_linear_layers_has_none() -> None:

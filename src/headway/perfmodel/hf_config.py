@@ -58,6 +58,9 @@ PLAIN_MLP = (
 
 GATED_NONETHELESS = ("phi3", "phi4", "phimoe", "nemotron-nas", "falcon_mamba", "falcon_h1")
 
+GATED_QUERIES = ("qwen3_next", "qwen3_5", "afmoe", "muse_glimmer")
+"""Families that multiply what attention gives by a gate; prefixes of model_type."""
+
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -113,7 +116,7 @@ def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases
         value_dim=value_dim(kind, text),
         chunked="attention_chunk_size" in text,
         gated=_gated(kind, text),
-        query_gate=bool(text.get("attn_output_gate", kind.startswith(("qwen3_next", "qwen3_5")))),
+        query_gate=_query_gate(kind, text),
         shared_kv_layers=int(text.get("num_kv_shared_layers") or 0),
         value_is_key=bool(text.get("attention_k_eq_v")),
         experts=_experts(text),
@@ -121,7 +124,7 @@ def _read(name: str, config: Mapping[str, Any], text: Mapping[str, Any], aliases
         linear=_linear(kind, text, hidden) if "l" in letters else None,
         vision=vision(config, hidden),
         rope_elements=_rope_elements(config, kind, text, latent.rope if latent else full.dim),
-        other_parameters=_per_layer_embeddings(text, layers, hidden),
+        other_parameters=_per_layer_embeddings(text, layers, hidden) + _doubled(text, hidden),
         quantisation=of_config(config),
         kept=spared(config, letters + feeds),
         kv_dtype=read_kv,
@@ -177,6 +180,8 @@ def _intermediate(kind: str, text: Mapping[str, Any], hidden: int) -> int:
     names: tuple[str, ...] = ("intermediate_size", "ffn_hidden_size", "n_inner", "d_inner")
     if kind == "llama4_text":
         names = ("intermediate_size_mlp", *names)
+    if kind == "cohere2_moe":
+        names = ("prefix_dense_intermediate_size", *names)
     return whole(text, *names, default=4 * hidden)
 
 
@@ -193,6 +198,16 @@ def _gated(kind: str, text: Mapping[str, Any]) -> bool:
     if text.get("mlp_hidden_act") == "relu2" or text.get("hidden_act") == "relu2":
         return False
     return not kind.startswith(PLAIN_MLP)
+
+
+def _query_gate(kind: str, text: Mapping[str, Any]) -> bool:
+    """Laguna's gate is one value per head unless it says that it is as wide as the queries."""
+    if "gating" in text:
+        return bool(text["gating"] == "per-element")
+    said = next(
+        (text[name] for name in ("attn_output_gate", "use_attn_output_gate") if text.get(name) is not None), None
+    )
+    return kind.startswith(GATED_QUERIES) if said is None else bool(said)
 
 
 def _window(text: Mapping[str, Any], letters: str) -> int:
@@ -217,7 +232,7 @@ def _experts(text: Mapping[str, Any]) -> Experts | None:
         "moe_k",
         default=1,
     )
-    width = whole(text, "moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
+    width = whole(text, "moe_intermediate_size", "expert_hidden_dim", "expert_intermediate_size", "intermediate_size")
     return Experts(count, chosen, width, _shared(text, width), int(text.get("moe_latent_size") or 0))
 
 
@@ -259,3 +274,9 @@ def _per_layer_embeddings(text: Mapping[str, Any], layers: int, hidden: int) -> 
     width = int(text.get("hidden_size_per_layer_input") or 0)
     vocab = int(text.get("vocab_size_per_layer_input") or 0)
     return layers * width * (vocab + 3 * hidden) if width else 0
+
+
+def _doubled(text: Mapping[str, Any], hidden: int) -> int:
+    """Gemma 4 E-models: layers that read an earlier one's cache have MLPs of twice the width."""
+    sharing = int(text.get("num_kv_shared_layers") or 0) if text.get("use_double_wide_mlp") else 0
+    return sharing * 3 * hidden * whole(text, "intermediate_size") if sharing else 0

@@ -47,7 +47,20 @@ RANGES: tuple[tuple[int, int, tuple[str, ...]], ...] = (
     (0, WIDTH, ("mamba_d_state", "mamba_d_head", "mamba_head_dim", "mamba_d_conv", "mamba_expand", "mamba_num_heads")),
     (0, WIDTH, ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")),
     (0, WIDTH, ("linear_conv_kernel_dim", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")),
-    (0, WIDTH, ("shared_expert_intermediate_size", "share_expert_dim", "moe_topk", "moe_k", "conv_L_cache")),
+    (
+        0,
+        WIDTH,
+        (
+            "shared_expert_intermediate_size",
+            "share_expert_dim",
+            "moe_topk",
+            "moe_k",
+            "conv_L_cache",
+            "expert_hidden_dim",
+        ),
+    ),
+    (1, LAYERS, ("decoder_sparse_step", "moe_layer_interval")),
+    (0, LAYERS, ("moe_layer_start_index", "moe_layer_end_index")),
     (0, LAYERS, ("num_kv_shared_layers", "first_k_dense_replace", "num_dense_layers", "full_attention_interval")),
 )
 """Least and greatest value, and the fields that it holds for; null and a field that is missing are no value."""

@@ -26,6 +26,9 @@ KINDS = {
 }
 
 
+STEPS = ("decoder_sparse_step", "moe_layer_interval")
+"""Every how many layers there are experts, counted from 1 (Qwen, ERNIE); `moe_layer_freq` counts from 0 (DeepSeek)."""
+
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
 
 
@@ -180,7 +183,8 @@ def _sliding(kind: str, text: Mapping[str, Any], layers: int) -> str:
 
 def _sparse(kind: str, text: Mapping[str, Any], layers: int) -> set[int]:
     """Layers with a mixture of experts."""
-    if experts_of(text) <= 1 or text.get("enable_moe_block") is False:
+    unused = text.get("enable_moe_block") is False or (kind.startswith("ernie") and text.get("use_moe") is False)
+    if unused or experts_of(text) <= 1:
         return set()
     named = text.get("mlp_layer_types")
     if isinstance(named, Sequence) and not isinstance(named, str):
@@ -195,11 +199,13 @@ def _sparse(kind: str, text: Mapping[str, Any], layers: int) -> set[int]:
         return {n for n in range(layers) if (n + 1) % step == 0}
     dense = set(text.get("mlp_only_layers") or ())
     first = whole(text, "first_k_dense_replace", "num_dense_layers", "moe_layer_start_index", default=0)
-    step = text.get("decoder_sparse_step") or text.get("moe_layer_freq") or 1
-    if isinstance(step, Sequence) and not isinstance(step, str):
-        return {n for n, sparse in enumerate(step) if sparse}
-    counted = {n for n in range(first, layers) if n not in dense}
-    return {n for n in counted if (n + 1) % int(step) == 0} if int(step) > 1 else counted
+    listed = text.get("moe_layer_freq")
+    if isinstance(listed, Sequence) and not isinstance(listed, str):
+        return {n for n, sparse in enumerate(listed) if sparse}
+    each, step = whole(text, "moe_layer_freq", default=1) or 1, whole(text, *STEPS, default=1)
+    end = whole(text, "moe_layer_end_index", default=layers - 1)
+    counted = {n for n in range(first, min(layers, end + 1)) if n not in dense}
+    return {n for n in counted if n % each == 0 and (n + 1) % step == 0}
 
 
 def _enumerated(text: Mapping[str, Any]) -> set[int]:
