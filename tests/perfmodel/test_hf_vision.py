@@ -36,6 +36,7 @@ def test_blocks_of_glm_are_as_wide_inside_as_their_output() -> None:
     sizes |= {"patch_size": 14, "image_size": 336, "spatial_merge_size": 2, "temporal_patch_size": 2}
     found = vision({"model_type": "glm4v", "vision_config": sizes | {"hidden_act": "silu"}}, 4096)
     assert found
+    assert found == vision({"model_type": "glm4v", "vision_config": sizes}, 4096)  # all of its MLPs have gates
     assert found.parameters == pytest.approx(892_498_432, rel=0.001)
 
 

@@ -29,7 +29,7 @@ def vision(config: Mapping[str, Any], hidden: int) -> Vision | None:
         inside = _first(tower, "out_hidden_size") or hidden
     patch, merge = _first(tower, "patch_size") or 14, _merge(config, tower)
     gemma4 = str(config.get("model_type", "")).startswith("gemma4")
-    matrices = 3 if tower.get("hidden_act") == "silu" or gemma4 else 2
+    matrices = 3 if tower.get("hidden_act") == "silu" or gemma4 or _glm(config) else 2
     heads = _first(tower, "num_heads", "num_attention_heads") or 1
     keys = width * (_first(tower, "num_key_value_heads") or heads) // heads  # fewer in EXAONE 4.5
     layers = depth * (2 * width * (width + keys) + matrices * width * inside)
