@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ import headway.engines
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Plugin
 from headway.engines.base import Dialect
+from headway.engines.cards import MODELS_PATH
 
 MODULES = [importlib.import_module(f"headway.engines.{m.name}") for m in pkgutil.iter_modules(headway.engines.__path__)]
 PLUGINS = {module.PLUGIN.name: module.PLUGIN for module in MODULES if hasattr(module, "PLUGIN")}
@@ -23,6 +25,22 @@ scraps = st.one_of(
     st.binary(max_size=200),
     st.sampled_from([b"null", b"[]", b"{}", b'{"data":[{}]}', b'[{"is_processing":true}]', b'{"loads":[{}]}', b"[{}]"]),
 )
+odd = st.sampled_from([None, True, -1, 5, 1.5, 1e308, "", "x", [], [5], [[]], [None], {}, {"x": 5}])
+OWNERS = ["vllm", "sglang", "llamacpp", "tensorrt_llm", "somebody", 3]
+CARD = ("aliases", "parent", "root", "max_model_len", "context_length", "max_context_length", "meta")
+SERVER = {  # what engines say of themselves, on whichever path
+    "vllm_config": ("model_config", "quantization", "dtype"),
+    "default_generation_settings": ("n_ctx",),
+    "mem_fraction_static": (),
+    "tp_size": (),
+    "models": ("name", "context_length"),
+    "model_id": (),
+    "max_total_tokens": (),
+    **dict.fromkeys(
+        ("total_slots", "model_alias", "build_info", "model_ftype", "version", "quantization", "dtype"), ()
+    ),
+    **dict.fromkeys(("served_model_name", "max_batch_total_tokens", "model_dtype", "endpoint_slots"), ()),
+}
 
 
 def test_every_engine_is_there() -> None:
@@ -50,6 +68,20 @@ def test_whatever_an_engine_answers_nothing_is_raised_and_nothing_invented(diale
     for field in ("kv_capacity_tokens", "kv_used_tokens", "running", "waiting"):
         value = getattr(reading.sample, field)
         assert value is None or (isinstance(value, int) and value >= 0)
+
+
+@every_dialect
+@given(data=st.data())
+def test_an_odd_value_anywhere_in_what_an_engine_says_of_itself_raises_nothing(dialect: Dialect, data: Any) -> None:
+    """Model cards whose `aliases` were a number kept every replica of the list from being registered."""
+    card = {"id": "m", "owned_by": data.draw(st.sampled_from(OWNERS)), **{name: data.draw(odd) for name in CARD}}
+    server: dict[str, Any] = {}
+    for name, inner in SERVER.items():
+        fields = {field: data.draw(odd) for field in inner}
+        server[name] = data.draw(st.sampled_from([fields, [fields], data.draw(odd)]))
+    answers = dict.fromkeys(dialect.detect_paths, msgspec.json.encode(server))
+    facts = dialect.detect({**answers, MODELS_PATH: msgspec.json.encode({"data": [card]})})
+    assert facts is None or all(isinstance(name, str) and name for name in facts.models)
 
 
 @every_dialect

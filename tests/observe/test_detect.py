@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
@@ -104,3 +105,22 @@ def test_a_load_report_that_fails_or_says_nothing_now_is_asked_for_later(run: Ru
     found = run(story())
     assert isinstance(found, ReplicaSpec)
     assert (found.engine, found.metrics) == ("vllm", expected)
+
+
+def test_a_dialect_that_fails_keeps_no_engine_from_the_others_and_is_told(run: Run) -> None:
+    class Broken(Plain):
+        name = "broken"
+
+        def detect(self, answers: Any) -> None:
+            raise TypeError("odd")
+
+    async def story(replies: dict[str, Reply]) -> ReplicaSpec | Undetected:
+        async with serving(replies) as served, client() as http:
+            return await detect(served.url, [Broken(), *DIALECTS.values()], http, replica_id=ME)
+
+    with capture_logs() as logs:
+        found = run(story(engine()))
+    assert isinstance(found, ReplicaSpec)
+    assert found.engine == "plain"
+    assert [(entry["failed"], entry["problem"]) for entry in logs] == [("dialect broken", "the error TypeError('odd')")]
+    assert "every path gave status 404; dialect broken gave the error TypeError('odd')" in str(run(story({})))

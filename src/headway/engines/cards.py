@@ -26,9 +26,14 @@ def mapping(body: bytes | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def items(value: object) -> list[Any]:
+    """A decoded JSON array, empty if it is something else."""
+    return value if isinstance(value, list) else []
+
+
 def listing(value: object) -> list[dict[str, Any]]:
     """The objects of a decoded JSON array, empty if it is something else."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [item for item in items(value) if isinstance(item, dict)]
 
 
 def text(value: object) -> str:

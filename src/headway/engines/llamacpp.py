@@ -109,7 +109,7 @@ class LlamaCpp(Dialect):
 
 def _names(models: list[dict[str, Any]], props: dict[str, Any]) -> tuple[str, ...]:
     names = list(cards.names(models)) or [cards.text(props.get("model_alias"))]
-    aliases = [alias for card in models for alias in card.get("aliases") or () if isinstance(alias, str)]
+    aliases = [cards.text(alias) for card in models for alias in cards.items(card.get("aliases"))]
     return tuple(dict.fromkeys(name for name in names + aliases if name))
 
 

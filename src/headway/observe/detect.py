@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 import msgspec
+import structlog
 
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
@@ -11,12 +12,14 @@ from headway.engines.base import Dialect, Facts
 from headway.observe.polling import ABSENT
 from headway.runtime.http import Answer, Client, Failure
 
+log = structlog.get_logger(__name__)
+
 GENERIC = "openai"
 TIMEOUT_S = 5.0
 
 
 class Undetected(msgspec.Struct, frozen=True):
-    """Why no engine was recognised: what each path answered, for people."""
+    """Why no engine was recognised: what each path answered, and which dialect failed on that, for people."""
 
     url: str
     tried: dict[str, str]
@@ -46,14 +49,21 @@ async def detect(
     got = await asyncio.gather(*(client.fetch(url + path, timeout_s=timeout_s, headers=headers) for path in paths))
     bodies = {p: a.body for p, a in zip(paths, got, strict=True) if isinstance(a, Answer) and a.status == 200}
     absent = {p for p, a in zip(paths, got, strict=True) if isinstance(a, Answer) and a.status in ABSENT}
+    broken: dict[str, str] = {}
     for dialect in ordered:
-        facts = dialect.detect({path: bodies[path] for path in dialect.detect_paths if path in bodies})
+        try:
+            facts = dialect.detect({path: bodies[path] for path in dialect.detect_paths if path in bodies})
+        except Exception as error:  # noqa: BLE001 - a third party's dialect must not keep every replica away
+            broken[f"dialect {dialect.name}"] = f"the error {error!r}"
+            continue
         if facts is not None:
+            for name, problem in broken.items():
+                log.error("a dialect failed on what an engine says of itself", url=url, failed=name, problem=problem)
             # a report that cannot be had or says nothing at the moment is not one that there is none of
             wanted = {poll.path for poll in dialect.polls if not poll.optional}
             return _spec(url, replica_id, facts, facts.metrics and not wanted <= absent)
     tried = dict(zip(paths, map(_said, got), strict=True))
-    return Undetected(url, _shortened(tried), tuple(dialect.name for dialect in ordered))
+    return Undetected(url, _shortened(tried) | broken, tuple(dialect.name for dialect in ordered))
 
 
 def _spec(url: str, replica_id: ReplicaId, facts: Facts, metrics: bool) -> ReplicaSpec:
