@@ -20,7 +20,9 @@ class Heard:
     def __init__(self, aliases: dict[str, list[str]] | None = None, entries: Sequence[Entry] = ()) -> None:
         self.events: list[ReplicasChanged] = []
         self.watched: list[list[str]] = []
-        self.fleet = Fleet(self.post, self.watch, self.detect, aliases or {}, {"vllm", "openai"}, entries)
+        engines = {"vllm", "openai"}
+        self.fleet = Fleet(self.post, self.watch, self.detect, aliases or {}, engines, entries, retry_s=0.001)
+        self.asked: asyncio.Queue[str] = asyncio.Queue()
         self.now: ReplicaSpec | None = spec("x")
 
     def post(self, event: Event) -> None:
@@ -31,6 +33,7 @@ class Heard:
         self.watched.append([spec.id for spec in specs])
 
     async def detect(self, url: str) -> object:
+        self.asked.put_nowait(url)
         await asyncio.sleep(0)
         found = self.now if "there" in url else None
         return f"nobody at {url}" if found is None else msgspec.structs.replace(found, url=url)
@@ -97,9 +100,58 @@ def test_an_engine_that_was_started_anew_is_asked_again_what_it_is(run: Run) -> 
     told = len(heard.events)
     run(heard.fleet.look_again(a.id))
     run(heard.fleet.look_again(ReplicaId("gone")))
-    heard.now = None
-    run(heard.fleet.look_again(a.id))
     assert len(heard.events) == told, "nothing new"
+
+
+def test_an_engine_that_does_not_say_what_it_is_is_asked_until_it_does(run: Run) -> None:
+    """Its cards failed for three seconds after a restart, and the old context held until the next one."""
+    heard = Heard()
+    heard.fleet.publisher("static")([spec("a", "http://there")])
+    (replica,) = heard.fleet.specs()
+
+    async def story() -> None:
+        heard.now = None
+        first = asyncio.ensure_future(heard.fleet.look_again(replica.id))
+        assert [await heard.asked.get() for _ in range(3)] == ["http://there"] * 3
+        assert heard.fleet.specs() == (replica,)
+        second = asyncio.ensure_future(heard.fleet.look_again(replica.id))
+        await asyncio.sleep(0)
+        heard.now = msgspec.structs.replace(spec("x"), max_model_tokens=32)
+        async with asyncio.timeout(5):
+            await asyncio.gather(first, second)
+        assert len(heard.events) == 2, "the later look takes over"
+
+    run(story())
+    assert heard.fleet.specs()[0].max_model_tokens == 32
+
+
+def test_a_replica_that_is_removed_is_not_asked_for_ever(run: Run) -> None:
+    heard = Heard()
+    heard.fleet.publisher("static")([spec("a", "http://absent")])
+
+    async def story() -> None:
+        looking = asyncio.ensure_future(heard.fleet.look_again(ReplicaId("absent")))
+        assert [await heard.asked.get() for _ in range(2)] == ["http://absent"] * 2
+        heard.fleet.remove(ReplicaId("absent"))
+        async with asyncio.timeout(5):
+            await looking
+
+    run(story())
+    assert len(heard.events) == 2
+
+
+def test_what_the_same_model_does_not_say_again_stays_known(run: Run) -> None:
+    known = {"precision": "fp8", "max_model_tokens": 8, "kv_capacity_tokens": 80, "max_num_seqs": 4}
+    heard = Heard()
+    before = msgspec.structs.replace(spec("a", "http://there"), labels={"engine_version": "1"}, **known)
+    heard.fleet.publisher("static")([before])
+    heard.now = msgspec.structs.replace(spec("x"), max_model_tokens=16)
+    run(heard.fleet.look_again(ReplicaId("there")))
+    assert heard.fleet.specs() == (msgspec.structs.replace(before, id="there", max_model_tokens=16),)
+    heard.now = spec("x", serves=["another"])
+    run(heard.fleet.look_again(ReplicaId("there")))
+    (other,) = heard.fleet.specs()
+    assert (other.model, other.precision, other.max_model_tokens, other.labels) == ("another", "", 0, {})
 
 
 def test_a_replica_that_is_removed_while_it_is_looked_at_stays_removed(run: Run) -> None:

@@ -124,3 +124,22 @@ def test_a_dialect_that_fails_keeps_no_engine_from_the_others_and_is_told(run: R
     assert found.engine == "plain"
     assert [(entry["failed"], entry["problem"]) for entry in logs] == [("dialect broken", "the error TypeError('odd')")]
     assert "every path gave status 404; dialect broken gave the error TypeError('odd')" in str(run(story({})))
+
+
+@pytest.mark.parametrize(
+    ("cards", "known"),
+    [
+        (Reply(b"busy", 503), False),
+        (Reply(b"slow down", 429), False),
+        (Reply(raw=b""), False),
+        (Reply(status=404), True),  # it has none
+        (Reply(status=401), True),
+        (Reply(b'{"data":[]}'), True),
+    ],
+)
+def test_an_engine_whose_cards_fail_at_the_moment_is_not_detected_yet(run: Run, cards: Reply, known: bool) -> None:
+    """Registered without names, limits and precision, it kept none of them until its next start."""
+    found, served = look(run, {**engine(), MODELS: cards})
+    assert isinstance(found, ReplicaSpec) is known
+    if not known:
+        assert str(found).startswith(f"plain at {served.url} does not say what it serves: /v1/models gave ")

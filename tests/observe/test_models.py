@@ -51,6 +51,11 @@ def test_a_change_of_limits_is_told(run: Run) -> None:
     assert len(changes) == 2, "not with each moment of its making"
 
 
+def test_a_change_of_weights_is_told(run: Run) -> None:
+    _, changes = refresh(run, *[Reply(b'{"data": [{"id": "a", "root": "%b"}]}' % root) for root in (b"x", b"x", b"y")])
+    assert len(changes) == 2
+
+
 @pytest.mark.parametrize(
     "reply", [Reply(b"Internal Server Error", 500), Reply(b"{}"), Reply(delay_s=None), Reply(raw=b"")]
 )
@@ -75,3 +80,34 @@ def test_a_refresh_comes_by_the_clock_and_on_demand(run: Run) -> None:
                 await asyncio.wait([running])
 
     run(story())
+
+
+def test_a_replica_that_fails_is_asked_again_soon(run: Run) -> None:
+    """For half a minute it served nothing, because the first answer was a 503."""
+
+    async def story() -> Cards:
+        heard: asyncio.Queue[Cards] = asyncio.Queue()
+        async with serving({MODELS: Reply(status=503)}) as served, client() as http:
+            kept = ModelCards(served.url, {}, http, ObserveConfig(cards_retry_s=0.001), heard.put_nowait)
+            running = asyncio.ensure_future(kept.run())
+            await served.asked_for(MODELS, 3)
+            served.replies[MODELS] = models("a")
+            async with asyncio.timeout(5):
+                cards = await heard.get()
+            asked = served.asked[MODELS]
+            await asyncio.sleep(0.02)
+            assert served.asked[MODELS] == asked, "and seldom once it answered"
+            running.cancel()
+            await asyncio.wait([running])
+        return cards
+
+    assert [card["id"] for card in run(story())] == ["a"]
+
+
+@pytest.mark.parametrize(("status", "settled"), [(200, True), (404, True), (401, True), (503, False), (429, False)])
+def test_an_engine_without_cards_has_answered(run: Run, status: int, settled: bool) -> None:
+    async def story() -> bool:
+        async with serving({MODELS: Reply(status=status)}) as served, client() as http:
+            return await ModelCards(served.url, {}, http, CONFIG, lambda _cards: None).refresh()
+
+    assert run(story()) is settled

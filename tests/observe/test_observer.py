@@ -273,3 +273,24 @@ def test_black_holes_do_not_starve_the_others(run: Run) -> None:
             if p99 < 2 * interval and cpu < 0.1:
                 return
     pytest.fail("; ".join(seen))
+
+
+def test_an_engine_that_may_be_another_is_told_of(run: Run) -> None:
+    """With other cards, and when it is well again: it may have no report that shows its starts."""
+
+    async def story() -> None:
+        altered: asyncio.Queue[str] = asyncio.Queue()
+        config = ObserveConfig(probe_interval_s=0.01, cards_interval_s=0.01)
+        async with serving({MODELS: models("m"), "/health": Reply()}) as served, client() as http:
+            observer = Observer(Log().post, DIALECTS, http, config, on_altered=altered.put_nowait)
+            observer.watch([spec(served.url, metrics=False)])
+            await served.asked_for(MODELS, 3)
+            assert altered.empty(), "the first cards are what was registered"
+            for path, reply in ((MODELS, models("m", "lora")), ("/health", Reply(status=503)), ("/health", Reply())):
+                await served.asked_for(path, served.asked[path] + 2)
+                served.replies[path] = reply
+            async with asyncio.timeout(5):
+                assert [await altered.get(), await altered.get()] == ["r", "r"]
+            await observer.stop()
+
+    run(story())

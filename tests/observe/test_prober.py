@@ -125,3 +125,23 @@ def test_a_probe_asked_for_during_another_follows_it(run: Run) -> None:
             return served.asked["/health"]
 
     assert run(story()) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "returned"), [(Reply(status=503), 1), (Reply(raw=b""), 1), (Reply(delay_s=None), 0), (Reply(), 0)]
+)
+def test_a_replica_that_is_well_again_may_be_another_unless_it_was_only_slow(
+    run: Run, before: Reply, returned: int
+) -> None:
+    async def story() -> int:
+        async with serving({"/health": before}) as served, client() as http:
+            prober = Prober(spec(served.url), served.url + "/health", {}, http, CONFIG, random.Random(1), Log().post)
+            returns: list[str] = []
+            prober.on_return = lambda: returns.append(prober.health)
+            for reply in (before, Reply(), Reply()):
+                served.replies["/health"] = reply
+                await prober.probe()
+        assert set(returns) <= {"ok"}
+        return len(returns)
+
+    assert run(story()) == returned

@@ -172,7 +172,7 @@ class App:
             keys=plan.keys,
             exporters=settings.observe.dcgm_exporters,
             on_cards=self._new_cards,
-            on_boot=self._booted,
+            on_altered=self._look_again,
         )
         self.fleet = Fleet(
             self.gateway.post, self.observer.watch, self.detect, settings.models, plan.dialects, plan.entries
@@ -227,6 +227,6 @@ class App:
         self.gateway.set_cards({replica_id: cards})
         self.fleet.new_cards(replica_id, cards)
 
-    def _booted(self, replica_id: ReplicaId) -> None:
+    def _look_again(self, replica_id: ReplicaId) -> None:
         if not self.draining:
             self._sources.spawn(self.fleet.look_again(replica_id), f"look again {replica_id}")

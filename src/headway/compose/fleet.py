@@ -4,6 +4,7 @@ The brain hears ReplicasChanged, the observer gets the list to watch. Aliases of
 here, so that no other room knows where a model's names come from.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from headway.admin import Added, Refused
 from headway.admin.control import NewReplica
 from headway.compose.priors import features
 from headway.coordinate.registry import Change, Registry
-from headway.coordinate.static import AUTO, Entry, merged, tell_unlisted
+from headway.coordinate.static import AUTO, DETECTED, RETRY_S, Entry, merged, tell_unlisted
 from headway.coordinate.validate import Refused as BadUrl
 from headway.coordinate.validate import replica_url
 from headway.core.events import Event, ReplicasChanged
@@ -28,6 +29,9 @@ log = structlog.get_logger(__name__)
 
 ADMIN = "admin"
 """Source of what operators registered; static and local never take those away."""
+
+SLOWEST_S = 30.0
+"""An engine that is looked at again and does not say what it is, is asked less and less often, but as often as this."""
 
 Detect = Callable[[str], Awaitable[Any]]
 
@@ -44,6 +48,7 @@ class Fleet:
         aliases: Mapping[str, Sequence[str]],
         engines: Collection[str],
         entries: Iterable[Entry] = (),
+        retry_s: float = RETRY_S,
     ) -> None:
         self._registry = Registry()
         self._post = post
@@ -53,6 +58,8 @@ class Fleet:
         self._engines = engines
         self._stated = {entry.url: entry for entry in entries}
         self._listed: dict[ReplicaId, frozenset[str]] = {}
+        self._retry_s = retry_s
+        self._looks: dict[ReplicaId, object] = {}  # the latest look that is under way
 
     def specs(self) -> tuple[ReplicaSpec, ...]:
         """Every registered replica."""
@@ -74,16 +81,31 @@ class Fleet:
         self._apply(self._registry.replace(self._named(msgspec.structs.replace(spec, serves={**kept, **listed}))))
 
     async def look_again(self, replica_id: ReplicaId) -> None:
-        """An engine was started anew: what was found out about it may be different now, what was stated is not. Which
-        names it serves is told by its cards."""
-        spec = self._registry.find(replica_id)
-        found = await self._detect(spec.url) if spec is not None else None
-        spec = self._registry.find(replica_id)
-        if spec is None or not isinstance(found, ReplicaSpec):
+        """An engine may be another than before: what was found out about it may be different now, what was stated is
+        not. It is asked until it says what it is, is removed, or has to be looked at once more."""
+        spec, look, wait_s = self._registry.find(replica_id), object(), self._retry_s
+        if spec is None:
             return
+        self._looks[replica_id] = look
+        while not isinstance(found := await self._detect(spec.url), ReplicaSpec):
+            await asyncio.sleep(wait_s)
+            wait_s = min(2.0 * wait_s, SLOWEST_S)
+            if self._looks.get(replica_id) is not look:
+                return
+        spec = self._registry.find(replica_id)
+        if spec is not None and self._looks.get(replica_id) is look:
+            del self._looks[replica_id]
+            self._renew(spec, found)
+
+    def _renew(self, spec: ReplicaSpec, found: ReplicaSpec) -> None:
+        """Which names it serves is told by its cards. Of the same model, what is not said now was not to be had at the
+        moment: it stays as it was."""
         now_is = merged(self._stated.get(spec.url, Entry(spec.url)), found)
-        kept = msgspec.structs.replace(now_is, id=spec.id, serves=spec.serves)
-        self._apply(self._registry.replace(self._named(kept)))
+        values: dict[str, Any] = {"id": spec.id, "serves": spec.serves}
+        if now_is.model == spec.model:
+            values |= {field: getattr(spec, field) for field in DETECTED if not getattr(now_is, field)}
+            values["labels"] = {**spec.labels, **now_is.labels}
+        self._apply(self._registry.replace(self._named(msgspec.structs.replace(now_is, **values))))
 
     async def add(self, wanted: NewReplica) -> Added | Refused:
         """Register what an operator asked for, detecting what was left open."""
@@ -124,6 +146,7 @@ class Fleet:
         for replica_id in change.removed:
             log.info("replica removed", replica=replica_id)
             self._listed.pop(replica_id, None)
+            self._looks.pop(replica_id, None)
         self._post(ReplicasChanged(now(), change.upserted, change.removed))
         self._watch(self._registry.specs())
 

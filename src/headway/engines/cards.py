@@ -57,6 +57,6 @@ def names(cards: list[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(card["id"] for card in cards)
 
 
-def limits(cards: list[dict[str, Any]]) -> list[Any]:
-    """What the cards say of the longest contexts, in order."""
-    return [card.get(name) for card in cards for name in LIMITS]
+def told(cards: list[dict[str, Any]]) -> list[Any]:
+    """What the cards say of names, weights and longest contexts, in order."""
+    return [card.get(name) for card in cards for name in ("id", "root", *LIMITS)]

@@ -22,6 +22,7 @@ class ObserveConfig(msgspec.Struct, frozen=True):
     probe_timeout_s: float = 3.0
     warm_up_timeout_s: float = 25.0  # of each of two ways to ask: a first token that has graphs captured for it is slow
     cards_interval_s: float = 30.0
+    cards_retry_s: float = 2.0  # doubled with each failure in a row, up to the interval
     devices_interval_s: float = 10.0  # the exporter itself collects every 30 s by default
 
 

@@ -27,7 +27,7 @@ class Observer:
 
     `post` is called synchronously with SampleTaken, ProbeSucceeded and ProbeFailed. `keys` maps replica URLs to API
     keys; `exporters` are URLs of DCGM pages. `on_cards(id, cards)` hears of changed names and limits of models,
-    `on_boot(id)` of engines that were started anew.
+    `on_altered(id)` of engines that may be others than before: started anew, well again, or with changed cards.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Observer:
         keys: Mapping[str, str] | None = None,
         exporters: Sequence[str] = (),
         on_cards: Callable[[ReplicaId, Cards], None] = lambda _id, _cards: None,
-        on_boot: Callable[[ReplicaId], None] = lambda _id: None,
+        on_altered: Callable[[ReplicaId], None] = lambda _id: None,
         chance: Chance | None = None,
     ) -> None:
         self._post = post
@@ -49,7 +49,7 @@ class Observer:
         self._config = config
         self._keys = keys or {}
         self._on_cards = on_cards
-        self._on_boot = on_boot
+        self._on_altered = on_altered
         self._chance = chance or random.Random()
         self._tasks = TaskSet()
         self._watches: dict[ReplicaId, Watch] = {}
@@ -125,7 +125,7 @@ class Observer:
         boots = earlier.go_on() if earlier is not None else Boots()
         watch = Watch(spec, dialect, key, self._client, self._config, self._chance, self._post, self._devices, boots)
         watch.models_changed = self._on_cards
-        watch.booted = self._on_boot
+        watch.altered = self._on_altered
         watch.start(self._tasks)
         return watch
 

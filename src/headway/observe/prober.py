@@ -22,7 +22,10 @@ REASON_CHARS = 200
 
 
 class Prober:
-    """Probes one registration of a replica until cancelled: what a probe of an older one finds out is never posted."""
+    """Probes one registration of a replica until cancelled: what a probe of an older one finds out is never posted.
+
+    `on_return()` is called when a replica is well again that was worse than silent: it may be another process.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,8 @@ class Prober:
         self._post = post
         self._asked = asyncio.Event()
         self._cold = False
+        self._away = False
+        self.on_return: Callable[[], None] = lambda: None
 
     def ask(self) -> None:
         """Probe as soon as the probe in flight, if any, has ended."""
@@ -98,11 +103,15 @@ class Prober:
     def _well(self) -> None:
         self.health = "ok"
         self._post(ProbeSucceeded(clock.now(), self.spec.id))
+        if self._away:
+            self._away = False
+            self.on_return()
 
     def _unwell(self, problem: str | Failure) -> None:
         self.failures += 1
         if isinstance(problem, Failure) and problem.kind is FailureKind.OURS:
             return
+        self._away |= not (isinstance(problem, Failure) and problem.kind is FailureKind.TIMEOUT)
         self.health = str(problem)[:REASON_CHARS]
         refused = isinstance(problem, Failure) and problem.kind is FailureKind.REFUSED
         self._post(ProbeFailed(clock.now(), self.spec.id, self.health, refused))

@@ -53,8 +53,9 @@ class Watch:
         self.models = ModelCards(base, headers, client, config, self._new_cards)
         self.models_changed: Callable[[ReplicaId, Cards], None] = lambda _id, _cards: None
         self.scraper.on_refused = self.prober.ask
-        self.booted: Callable[[ReplicaId], None] = lambda _id: None
-        self.scraper.on_boot = self._booted
+        self.altered: Callable[[ReplicaId], None] = lambda _id: None
+        self.scraper.on_boot = self.prober.on_return = self._anew
+        self._listed = False
         self._interval_s = config.interval_s
         self._post = post
         self._over = False
@@ -123,11 +124,15 @@ class Watch:
         if not self._over:
             self._post(event)
 
-    def _booted(self) -> None:
+    def _anew(self) -> None:
         self.models.ask()
         if not self._over:
-            self.booted(self.scraper.spec.id)
+            self.altered(self.scraper.spec.id)
 
     def _new_cards(self, cards: Cards) -> None:
-        if not self._over:
-            self.models_changed(self.scraper.spec.id, cards)
+        if self._over:
+            return
+        self.models_changed(self.scraper.spec.id, cards)
+        if self._listed:  # the first ones are as old as the registration
+            self.altered(self.scraper.spec.id)
+        self._listed = True
