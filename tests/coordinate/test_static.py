@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from structlog.testing import capture_logs
 
-from headway.coordinate.static import Entry, Static, merged, unlisted
+from headway.coordinate.static import LOOKS, Entry, Static, merged, unlisted
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
 
@@ -62,13 +62,44 @@ def test_a_complete_entry_is_published_at_once_and_completed_later(run: Run) -> 
 def test_an_engine_that_is_not_up_yet_is_waited_for_and_told_once_per_reason(run: Run) -> None:
     with capture_logs() as logs:
         published = publications(run, [Entry(URL)], ["refused", "refused", "status 503", "refused"])
-    assert [len(specs) for specs in published] == [0, 0, 0, 0, 0, 1]
+    assert [len(specs) for specs in published] == [0, 1]
     assert [entry["reason"] for entry in logs] == ["refused", "status 503", "refused"]
 
 
 def test_one_late_engine_does_not_keep_back_the_others(run: Run) -> None:
     published = publications(run, [Entry(URL), Entry("http://b:2")], [FOUND, "refused"])
     assert [len(specs) for specs in published] == [0, 1, 2]
+
+
+def test_one_that_never_answers_does_not_keep_back_the_others(run: Run) -> None:
+    """The good one was registered when the look at the other gave up, five seconds later."""
+    published: asyncio.Queue[int] = asyncio.Queue()
+    open_now, most = 0, 0
+
+    async def detect(url: str) -> Any:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        try:
+            await asyncio.sleep(3600 if "hung" in url else 0)
+        finally:
+            open_now -= 1
+        return msgspec.structs.replace(FOUND, url=url)
+
+    async def story() -> None:
+        entries = [Entry("http://hung"), *(Entry(f"http://h{n}") for n in range(LOOKS))]
+        source = Static(entries, detect)
+        running = asyncio.ensure_future(source.run(lambda specs: published.put_nowait(len(specs))))
+        times = 1
+        async with asyncio.timeout(5):
+            while await published.get() < LOOKS:
+                times += 1
+        assert times <= 4, "what is found together is told together"
+        running.cancel()
+        await asyncio.wait([running])
+
+    run(story())
+    assert (most, open_now) == (LOOKS, 0)
 
 
 def test_what_is_stated_wins() -> None:

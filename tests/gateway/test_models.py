@@ -1,9 +1,11 @@
 """One model list from many."""
 
 import msgspec
+import pytest
 
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
+from headway.gateway import models as module
 from headway.gateway.models import ModelList
 
 A, B = ReplicaId("a"), ReplicaId("b")
@@ -69,3 +71,15 @@ def test_cards_of_a_replica_that_is_not_configured_are_not_shown() -> None:
     models = ModelList()
     models.set_cards({A: [{"id": "m"}]})
     assert listed(models) == []
+
+
+def test_replicas_that_come_up_together_are_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    models, built = ModelList(), []
+    encode = module._encode
+    monkeypatch.setattr(module, "_encode", lambda cards: built.append(1) or encode(cards))
+    fleet = specs(**{f"r{n}": {"m": "m"} for n in range(100)})
+    for replica in fleet:
+        models.set_replicas(fleet)
+        models.set_cards({replica: [{"id": "m"}]})
+    assert [models.page() for _ in range(3)] == [encode([{"id": "m"}])] * 3
+    assert len(built) == 1

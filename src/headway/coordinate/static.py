@@ -15,11 +15,16 @@ from headway.coordinate.base import Detect, Publish
 from headway.coordinate.registry import replica_name
 from headway.core.ids import ReplicaId
 from headway.core.replica import ReplicaSpec
+from headway.runtime.tasks import TaskSet
 
 log = structlog.get_logger(__name__)
 
 AUTO = "auto"
 RETRY_S = 2.0
+TOGETHER_S = 0.1
+"""What is found within this time is published at once: whoever hears of it goes through the whole list."""
+LOOKS = 64
+"""Looks under way at a time. Each takes a connection per path that some dialect asks for, and descriptors are few."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -67,29 +72,41 @@ class Static:
         self._entries = tuple(entries)
         self._detect = detect
         self._retry_s = retry_s
-        self._found: dict[str, ReplicaSpec] = {}
+        self._specs = {entry.url: merged(entry, None) for entry in entries if entry.complete}
+        self._missing = {entry.url for entry in entries}
+        self._looks = asyncio.Semaphore(LOOKS)
+        self._news = asyncio.Event()
 
     async def run(self, publish: Publish) -> None:
         """See Source. Returns once every entry was detected."""
         self._publish(publish)
-        said: dict[str, str] = {}
-        while missing := [entry for entry in self._entries if entry.url not in self._found]:
-            for entry, got in zip(missing, await asyncio.gather(*map(self._look, missing)), strict=True):
-                if isinstance(got, ReplicaSpec):
-                    self._found[entry.url] = got
-                    tell_unlisted(entry, got)
-                elif said.get(entry.url) != str(got):
-                    said[entry.url] = str(got)
-                    log.warning("a replica was not detected yet", url=entry.url, reason=str(got))
-            self._publish(publish)
-            if len(self._found) < len(self._entries):
-                await asyncio.sleep(self._retry_s)
+        async with TaskSet() as tasks:
+            for entry in self._entries:
+                tasks.spawn(self._find(entry), f"look at {entry.url}")
+            while self._missing or self._news.is_set():
+                await self._news.wait()
+                self._news.clear()
+                self._publish(publish)
+                await asyncio.sleep(TOGETHER_S if self._missing else 0.0)
 
-    async def _look(self, entry: Entry) -> object:
-        return await self._detect(entry.url)
+    async def _find(self, entry: Entry) -> None:
+        """Each by itself: one that never answers must not keep back the others."""
+        said = ""
+        while not isinstance(got := await self._look(entry.url), ReplicaSpec):
+            if said != (said := str(got)):
+                log.warning("a replica was not detected yet", url=entry.url, reason=said)
+            await asyncio.sleep(self._retry_s)
+        tell_unlisted(entry, got)
+        self._specs[entry.url] = merged(entry, got)
+        self._missing.discard(entry.url)
+        self._news.set()
+
+    async def _look(self, url: str) -> object:
+        async with self._looks:
+            return await self._detect(url)
 
     def _publish(self, publish: Publish) -> None:
-        publish([merged(e, self._found.get(e.url)) for e in self._entries if e.complete or e.url in self._found])
+        publish([self._specs[entry.url] for entry in self._entries if entry.url in self._specs])
 
 
 def unlisted(entry: Entry, found: ReplicaSpec) -> tuple[str, ...]:

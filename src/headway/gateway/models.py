@@ -20,37 +20,41 @@ SAID_CHARS = 400
 
 
 class ModelList:
-    """The merged list, rebuilt only when replicas or their cards change."""
+    """The merged list, built when it is asked for after replicas or their cards changed: of a thousand that come up
+    together each would make it anew.
+    """
 
     def __init__(self) -> None:
         self._cards: dict[ReplicaId, list[Card]] = {}
         self._specs: dict[ReplicaId, ReplicaSpec] = {}
         self._merged: dict[str, Card] = {}
         self._page = _encode(())
+        self._outdated = False
 
     def set_cards(self, cards: Mapping[ReplicaId, list[Card]]) -> None:
         """What each engine answers to /v1/models. A replica that is left out keeps what it last said."""
         self._cards.update(cards)
-        self._merge()
+        self._outdated = True
 
     def set_replicas(self, specs: Mapping[ReplicaId, ReplicaSpec]) -> None:
         """The replicas there are now."""
         self._specs = dict(specs)
         self._cards = {replica: cards for replica, cards in self._cards.items() if replica in self._specs}
-        self._merge()
+        self._outdated = True
 
     def page(self, only: Collection[str] = ()) -> bytes:
         """The body of /v1/models: every model, or `only` those of them."""
-        return _encode(card for name, card in self._merged.items() if name in only) if only else self._page
+        merged = self._merge()
+        return _encode(card for name, card in merged.items() if name in only) if only else self._page
 
     def card(self, name: str, only: Collection[str] = ()) -> bytes | None:
         """The body of /v1/models/{name}; None if there is none, or it is not among `only`."""
-        card = self._merged.get(name)
+        card = self._merge().get(name)
         return None if card is None or (only and name not in only) else msgspec.json.encode(card)
 
     def instead(self, only: Collection[str] = ()) -> str:
         """What a client may ask for in place of a model that is not there, as the end of a sentence."""
-        names = [name for name in self._merged if not only or name in only]
+        names = [name for name in self._merge() if not only or name in only]
         said, room = [], SAID_CHARS
         for name in names:
             room -= len(name) + 4
@@ -62,7 +66,9 @@ class ModelList:
         more = f", and {len(names) - len(said)} more that /v1/models lists" if len(said) < len(names) else ""
         return f"; known here: {', '.join(said)}{more}"
 
-    def _merge(self) -> None:
+    def _merge(self) -> dict[str, Card]:
+        if not self._outdated:
+            return self._merged
         merged: dict[str, Card] = {}
         for replica in sorted(self._specs):
             spec = self._specs[replica]
@@ -74,6 +80,8 @@ class ModelList:
                     _add(merged, name, card)
         self._merged = dict(sorted(merged.items()))
         self._page = _encode(self._merged.values())
+        self._outdated = False
+        return self._merged
 
 
 def _add(merged: dict[str, Card], name: str, card: Card) -> None:
