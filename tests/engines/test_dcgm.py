@@ -47,6 +47,24 @@ def test_labels_that_name_no_device_find_none(labels: dict[str, str]) -> None:
     assert dcgm.memory(DEVICES, labels) is None
 
 
+def test_instances_of_one_gpu_are_told_apart() -> None:
+    """They share its UUID: the memory of the last one was taken for that of each."""
+    page = "".join(
+        f'DCGM_FI_DEV_FB_{name}{{Hostname="n",UUID="GPU-a",gpu="0",GPU_I_PROFILE="1g",GPU_I_ID="{instance}"}} {mib}\n'
+        for instance, free, used in ((7, 1000, 9000), (8, 4000, 2000))
+        for name, mib in (("FREE", free), ("USED", used), ("RESERVED", 10 * instance))
+    )
+    devices = dcgm.read(page.encode())
+
+    def mib(labels: dict[str, str]) -> list[int]:
+        return [amount // MIB for amount in dcgm.memory(devices, labels) or ()]
+
+    assert mib({"gpu_uuid": "GPU-a", "gpu_instance": "7"}) == [1000, 10070]
+    assert mib({"gpu_uuid": "GPU-a", "gpu_instance": "8"}) == [4000, 6080]
+    assert mib({"gpu_uuid": "GPU-a", "gpu_instance": "7,8"}) == mib({"gpu_uuid": "GPU-a"}) == [5000, 16150]
+    assert mib({"gpu_instance": "7"}) == [], "an instance of which GPU"
+
+
 @pytest.mark.parametrize("value", ["NaN", "-1", "1e308"])
 def test_values_that_cannot_be_true_are_no_device(value: str) -> None:
     assert dcgm.read(f'DCGM_FI_DEV_FB_FREE{{UUID="a"}} {value}\nDCGM_FI_DEV_FB_USED{{UUID="a"}} 1\n'.encode()) == ()

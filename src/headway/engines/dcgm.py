@@ -1,7 +1,8 @@
 """NVIDIA's DCGM exporter: device memory, which no engine reports. Not a dialect: it describes GPUs, not replicas.
 
 A replica says in its labels which devices are its own; see `matches`. Values are MiB on the page, bytes here.
-Source: the exporter's default counters (`DCGM_FI_DEV_FB_FREE`, `_USED`, `_RESERVED`).
+Source: the exporter's default counters (`DCGM_FI_DEV_FB_FREE`, `_USED`, `_RESERVED`). The instances of a GPU in MIG
+mode share its UUID and are told apart by `GPU_I_ID`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +18,21 @@ RESERVED = "DCGM_FI_DEV_FB_RESERVED"
 NAMES = frozenset({FREE, USED, RESERVED})
 MIB = 1024 * 1024
 
-JOINS = {"gpu_uuid": "UUID", "gpu_index": "gpu", "host": "Hostname", "namespace": "namespace", "pod": "pod"}
+JOINS = {
+    "gpu_uuid": "UUID",
+    "gpu_index": "gpu",
+    "gpu_instance": "GPU_I_ID",
+    "host": "Hostname",
+    "namespace": "namespace",
+    "pod": "pod",
+}
 """Replica label -> DCGM label. Several devices are given as a comma-separated list."""
 NARROW = frozenset({"gpu_uuid", "gpu_index", "pod"})
 """A replica must have one of these: a host alone would claim every device on it."""
 
 
 class Device(msgspec.Struct, frozen=True):
-    """One GPU's memory, and the labels by which it is found."""
+    """The memory of one GPU, or of one instance of it, and the labels by which it is found."""
 
     labels: dict[str, str]
     free_bytes: int
@@ -59,9 +67,9 @@ def memory(devices: Sequence[Device], labels: Mapping[str, str]) -> tuple[int, i
     return (sum(d.free_bytes for d in own), sum(d.total_bytes for d in own)) if own else None
 
 
-def _key(labels: Mapping[str, str]) -> tuple[str, str]:
-    return labels.get("Hostname", ""), labels.get("UUID") or labels.get("gpu", "")
+def _key(labels: Mapping[str, str]) -> tuple[str, str, str]:
+    return labels.get("Hostname", ""), labels.get("UUID") or labels.get("gpu", ""), labels.get("GPU_I_ID", "")
 
 
-def _by_device(series: Sequence[tuple[Mapping[str, str], float]]) -> dict[tuple[str, str], float]:
+def _by_device(series: Sequence[tuple[Mapping[str, str], float]]) -> dict[tuple[str, str, str], float]:
     return {_key(labels): value for labels, value in series if usable(value)}
