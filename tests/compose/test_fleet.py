@@ -21,7 +21,10 @@ class Heard:
         self.events: list[ReplicasChanged] = []
         self.watched: list[list[str]] = []
         engines = {"vllm", "openai"}
-        self.fleet = Fleet(self.post, self.watch, self.detect, aliases or {}, engines, entries, retry_s=0.001)
+        self.own: list[tuple[str, int]] = []
+        self.fleet = Fleet(
+            self.post, self.watch, self.detect, aliases or {}, engines, entries, lambda: self.own, retry_s=0.001
+        )
         self.asked: asyncio.Queue[str] = asyncio.Queue()
         self.now: ReplicaSpec | None = spec("x")
 
@@ -186,6 +189,18 @@ def test_what_cannot_be_a_replica_is_refused_without_asking_anybody(run: Run) ->
     for url in ("http://169.254.169.254/", "file:///etc/passwd", "gopher://there", "http://u:p@there", "there"):
         assert isinstance(run(heard.fleet.add(NewReplica(url))), Refused)
     assert not heard.events
+
+
+def test_the_gateways_own_ports_are_refused_without_asking_anybody(run: Run) -> None:
+    """Twelve requests came back twenty-six times."""
+    heard = Heard()
+    heard.own = [("0.0.0.0", 8800), ("127.0.0.1", 8801)]
+    for url in ("http://127.0.0.1:8800", "http://localhost:8801/v1"):
+        refused = run(heard.fleet.add(NewReplica(url, engine="vllm", model="m")))
+        assert isinstance(refused, Refused)
+        assert "own address" in refused.reason
+    assert heard.asked.empty()
+    assert isinstance(run(heard.fleet.add(NewReplica("http://there:8800"))), Added)
 
 
 def test_an_engine_that_does_not_answer_needs_engine_and_model(run: Run) -> None:

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from headway.coordinate.validate import Refused, address_refused, replica_url
+from headway.coordinate.validate import Refused, address_refused, leads_to, replica_url
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,26 @@ def test_the_address_that_openai_clients_are_given_may_be_used(text: str, url: s
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/x/v1/completions/", "/v1/models", "/metrics"])
 def test_a_route_is_no_engine(path: str) -> None:
     assert "leave it out" in str(replica_url(f"http://a:1{path}"))
+
+
+@pytest.mark.parametrize(
+    ("url", "bound", "port", "expected"),
+    [
+        ("http://127.0.0.1:8800", "127.0.0.1", 8800, True),
+        ("http://127.0.0.1:8800/path", "127.0.0.1", 8800, True),
+        ("https://127.0.0.1:8800", "127.0.0.1", 8800, True),
+        ("http://127.0.0.1:8801", "127.0.0.1", 8800, False),
+        ("http://localhost:7", "::1", 7, True),
+        ("http://[::1]:7", "0.0.0.0, ::", 7, True),
+        ("http://127.0.0.9:7", "0.0.0.0", 7, True),
+        ("http://127.0.0.9:7", "127.0.0.1", 7, False),  # another program's
+        ("http://[::ffff:127.0.0.1]:7", "127.0.0.1", 7, True),
+        ("http://10.0.0.5:7", "10.0.0.5,10.0.0.6", 7, True),
+        ("http://10.0.0.7:7", "10.0.0.5,10.0.0.6", 7, False),
+        ("http://gateway.example", "Gateway.example", 80, True),
+        ("https://[fd00::7]", "[fd00::7]", 443, True),
+        ("http://127.0.0.1:8800", "127.0.0.1", 0, False),  # not bound
+    ],
+)
+def test_a_port_of_our_own_is_known(url: str, bound: str, port: int, expected: bool) -> None:
+    assert leads_to(url, bound, port) is expected

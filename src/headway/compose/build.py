@@ -175,7 +175,13 @@ class App:
             on_altered=self._look_again,
         )
         self.fleet = Fleet(
-            self.gateway.post, self.observer.watch, self.detect, settings.models, plan.dialects, plan.entries
+            self.gateway.post,
+            self.observer.watch,
+            self.detect,
+            settings.models,
+            plan.dialects,
+            plan.entries,
+            own=lambda: [(settings.listen.host, self.port), (settings.admin.host, self.admin_port)],
         )
         self.gateway.on_probe(self.observer.probe)
         self.gateway.on_warm_up(self.observer.warm_up)

@@ -17,7 +17,7 @@ from headway.compose.priors import features
 from headway.coordinate.registry import Change, Registry
 from headway.coordinate.static import AUTO, DETECTED, RETRY_S, Entry, merged, tell_unlisted
 from headway.coordinate.validate import Refused as BadUrl
-from headway.coordinate.validate import replica_url
+from headway.coordinate.validate import leads_to, replica_url
 from headway.core.events import Event, ReplicasChanged
 from headway.core.ids import ReplicaId
 from headway.core.precision import of_model
@@ -38,7 +38,7 @@ Detect = Callable[[str], Awaitable[Any]]
 
 class Fleet:
     """The one registry of this process. `watch` gets every spec after each change; `post` reaches the brain.
-    `entries` is what the settings state of replicas."""
+    `entries` is what the settings state of replicas, `own` are the addresses and ports that this process has bound."""
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Fleet:
         aliases: Mapping[str, Sequence[str]],
         engines: Collection[str],
         entries: Iterable[Entry] = (),
+        own: Callable[[], Iterable[tuple[str, int]]] = tuple,
         retry_s: float = RETRY_S,
     ) -> None:
         self._registry = Registry()
@@ -57,6 +58,7 @@ class Fleet:
         self._aliases = aliases
         self._engines = engines
         self._stated = {entry.url: entry for entry in entries}
+        self._own = own
         self._listed: dict[ReplicaId, frozenset[str]] = {}
         self._retry_s = retry_s
         self._looks: dict[ReplicaId, object] = {}  # the latest look that is under way
@@ -112,6 +114,8 @@ class Fleet:
         url = replica_url(wanted.url)
         if isinstance(url, BadUrl):
             return Refused(f"url: {url.reason}")
+        if any(leads_to(url, *bound) for bound in self._own()):
+            return Refused(f"url: {url} is this gateway's own address: requests would go round")
         if wanted.engine != AUTO and wanted.engine not in self._engines:
             return Refused(f"engine: there are {', '.join(sorted(self._engines))}")
         entry = Entry(**{**msgspec.structs.asdict(wanted), "url": url})

@@ -30,6 +30,9 @@ LONGEST_URL = 2048
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+ANY_HOST = frozenset({"0.0.0.0", "::"})
+HERE = frozenset({"127.0.0.1", "::1", "localhost"})
+
 
 class Refused(msgspec.Struct, frozen=True):
     """Why a URL may not be a replica."""
@@ -89,6 +92,21 @@ def address_refused(address: Address) -> str:
         if special:
             return f"{address} is {word}"
     return ""
+
+
+def leads_to(url: str, bound: str, port: int) -> bool:
+    """Whether a replica's URL, in the form that `replica_url` gives it, is a port that this process has bound. `bound`
+    are addresses with commas between. Which other addresses this machine has is not known here."""
+    parts = urlsplit(url)
+    names = {name.strip().strip("[]").lower() for name in bound.split(",")}
+    host = parts.hostname or ""
+    try:
+        inner = _inner(ipaddress.ip_address(host))
+        host, loopback = str(inner), inner.is_loopback
+    except ValueError:
+        loopback = host in HERE
+    here = host in names or (host in HERE and names & HERE) or (loopback and names & ANY_HOST)
+    return bool(here) and (parts.port or (443 if parts.scheme == "https" else 80)) == port
 
 
 def _wrong_parts(parts: SplitResult, text: str) -> str:
