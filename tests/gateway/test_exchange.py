@@ -97,6 +97,51 @@ def test_injected_usage_is_asked_for_and_stripped(run: Run) -> None:
     run(main())
 
 
+@pytest.mark.parametrize(("refusal", "wish"), [(400, "learn"), (422, "learn"), (422, "always")])
+def test_an_engine_that_minds_the_wish_for_usage_is_asked_without_it(run: Run, refusal: int, wish: str) -> None:
+    """Every stream there was answered 422, for a field that no client had sent."""
+
+    async def strict(connection: Connection) -> None:
+        if b"stream_options" in connection.body:
+            await connection.send(answer(b'{"detail":"extra fields not permitted"}', f"{refusal} X"))
+        else:
+            await connection.send(STREAM_HEAD + chunk(event("a") + DONE) + LAST)
+
+    async def main() -> None:
+        async with rig(strict, config=GatewayConfig(port=0, inject_usage=wish)) as r:
+            for _ in range(3):
+                response = await r.ask(post(CHAT_STREAM))
+                assert status(response) == 200
+                assert response.endswith(LAST)
+            assert [b"stream_options" in body for body in r.engines[0].requests] == [True, False, False, False]
+            assert kinds(r) == [OutcomeKind.OK] * 3
+            assert [access.attempts for access in r.accesses] == [1, 1, 1]
+
+    run(main())
+
+
+def test_a_request_that_is_refused_without_the_wish_too_is_the_clients_error(run: Run) -> None:
+    """Nothing is learned from it; and an engine that has taken the wish is not asked twice."""
+    good = True
+
+    async def script(connection: Connection) -> None:
+        whole = STREAM_HEAD + chunk(event("a") + DONE) + LAST
+        await connection.send(whole if good else answer(b'{"error":"too long"}', "400 X"))
+
+    async def main() -> None:
+        nonlocal good
+        async with rig(script) as r:
+            for good, asked in ((False, [True, False]), (True, [True]), (False, [True])):
+                r.engines[0].requests.clear()
+                response = await r.ask(post(CHAT_STREAM))
+                assert status(response) == (200 if good else 400)
+                assert good or b"too long" in response
+                assert [b"stream_options" in body for body in r.engines[0].requests] == asked
+            assert kinds(r) == [OutcomeKind.CLIENT_ERROR, OutcomeKind.OK, OutcomeKind.CLIENT_ERROR]
+
+    run(main())
+
+
 @pytest.mark.parametrize("then", ["reset", "close"])
 def test_dead_before_any_byte_is_retried_elsewhere(run: Run, then: str) -> None:
     async def main() -> None:

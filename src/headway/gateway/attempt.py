@@ -46,7 +46,7 @@ OK: Final = OutcomeKind.OK
 MOVES: Final[dict[int, frozenset[int]]] = {
     NEW: frozenset((CONNECTING, SENT, OVER)),
     CONNECTING: frozenset((SENT, OVER)),
-    SENT: frozenset((STREAMING, CONNECTING, SENT, OVER)),  # CONNECTING, SENT: a stale connection, or a batch, once
+    SENT: frozenset((STREAMING, CONNECTING, SENT, OVER)),  # back: once for a stale connection, a batch, a field of ours
     STREAMING: frozenset((OVER,)),
     OVER: frozenset(),
 }
@@ -56,6 +56,8 @@ OVERDUE: Final = {
     STREAMING: OutcomeKind.IDLE_TIMEOUT,
 }
 """What it means when nothing happened for too long in a state."""
+UNKNOWN_FIELD: Final = frozenset((400, 422))
+"""What engines answer to a field they do not know, beside much else."""
 
 
 class Attempt:
@@ -63,7 +65,7 @@ class Attempt:
     the engine, where engines hand those over."""
 
     __slots__ = (
-        "_batch", "_boarded", "_command", "_connecting", "_detail", "_exchange", "_kind", "_plane", "_relay",
+        "_bare", "_batch", "_boarded", "_command", "_connecting", "_detail", "_exchange", "_kind", "_plane", "_relay",
         "_retried", "_state", "_target", "_upstream", "advanced", "body", "claim", "id", "injected_usage", "outlet",
     )  # fmt: skip
 
@@ -83,6 +85,7 @@ class Attempt:
         self._target: Target | None = exchange.plane.pool.targets.get(command.replica_id)
         self._state = NEW
         self._retried = False
+        self._bare = False
         self._boarded = False
         self._batch: Batch | None = None
         self._relay: Relay | None = None
@@ -256,6 +259,11 @@ class Attempt:
 
     def response(self, head: ResponseHead, length: int) -> None:
         """A response begins."""
+        if (self.injected_usage or self._bare) and self._minds_our_field(head.status):
+            self.drop()
+            self._bare = True
+            self.start()
+            return
         self._state = STREAMING
         self._wait(self._plane.idle_s)
         if self._target is not None and self._target.sample_header:
@@ -352,6 +360,16 @@ class Attempt:
 
     # Steps.
 
+    def _minds_our_field(self, status: int) -> bool:
+        """Whether a refusal may be meant for the wish for usage that we put into the request: no client is to have an
+        error for it. Of an engine that has taken it, or the request without it, that is known."""
+        target = self._target
+        if target is None or target.tells_usage is not None:
+            return False
+        if status < 300:
+            target.tells_usage = self.injected_usage
+        return self.injected_usage and status in UNKNOWN_FIELD
+
     def _begin(self, head: ResponseHead, length: int) -> None:
         """Choose how the response is passed on."""
         kind = choose(head)
@@ -411,7 +429,12 @@ class Attempt:
         exchange, plane = self._exchange, self._plane
         self._wait(plane.first_byte_s)
         parsed, mover = exchange.parsed, exchange.mover
-        self.injected_usage = parsed.usage_edit is not None and plane.wants_usage(parsed.model)
+        self.injected_usage = (
+            parsed.usage_edit is not None
+            and not self._bare
+            and target.tells_usage is not False
+            and plane.wants_usage(parsed.model)
+        )
         command = self._command
         as_it_came = command.model == parsed.model and command.logprobs and not command.max_tokens
         if as_it_came and not self.injected_usage and mover is None and target.kv is None:

@@ -14,12 +14,13 @@ _CREDENTIALS = ((b"authorization", b"Authorization"), (b"x-api-key", b"X-Api-Key
 
 class Target:
     """One replica as the data plane sees it. `fixed` are the header lines that every request to it carries;
-    `unmergeable` the paths whose replies to merged requests were found to be no such thing; `kv` and `pull`: how it
-    hands over what it computed, if it does and requests may move."""
+    `unmergeable` the paths whose replies to merged requests were found to be no such thing; `tells_usage` whether it
+    takes our wish for a usage report, None until that is known; `kv` and `pull`: how it hands over what it computed, if
+    it does and requests may move."""
 
     __slots__ = (
         "_authority", "_fixed", "_forward", "_prefix", "_preserve_host", "dialect", "host", "kv", "port", "pull",
-        "sample_header", "spec", "ssl", "unmergeable",
+        "sample_header", "spec", "ssl", "tells_usage", "unmergeable",
     )  # fmt: skip
 
     def __init__(self, spec: ReplicaSpec, config: GatewayConfig, dialect: Dialect | None) -> None:
@@ -28,6 +29,7 @@ class Target:
         self.spec = spec
         self.dialect = dialect
         self.unmergeable: set[str] = set()
+        self.tells_usage: bool | None = None
         self.host = url.hostname or ""
         self.port = url.port or (443 if secure else 80)
         self.ssl: ssl.SSLContext | None = None
