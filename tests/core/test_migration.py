@@ -162,6 +162,121 @@ def test_without_room_the_survivor_waits() -> None:
     quiet(house)
 
 
+OTHERS = [{"model": "other"}, {"version": "2"}, {"precision": "fp8"}, {"engine": "vllm"}]
+
+
+def lose(house: House, attempt: str = "r-0", kind: OutcomeKind = OutcomeKind.RESET, tokens: int = 50) -> list[Command]:
+    return house.end(attempt, kind, committed=True, sent=True, resumable=True, output_tokens=tokens)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_survivor_goes_on_as_it_began(other: dict[str, str]) -> None:
+    """Other models, versions and precisions would say something else, and other engines could not take over."""
+    house = ready("a", "c")
+    running(house)
+    house.add("b", kv_capacity_tokens=10_000, **other)
+    house.wait(60.0)
+    running(house, "busy")
+    assert house.view("c").in_flight > house.view("b").in_flight
+    commands = lose(house)
+    assert sent_to(commands) == "c"
+    assert decision(commands).exclusions["unlike"] == 1
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_who_finds_no_replica_of_its_make_waits_for_one(other: dict[str, str]) -> None:
+    house = ready("a")
+    running(house)
+    house.add("b", kv_capacity_tokens=10_000, **other)
+    house.wait(60.0).tell(DrainAsked(house.now, A))
+    commands = lose(house)
+    assert only(commands, Hold) != []
+    assert sent_to(house.ask("new", prompt_tokens=10)) is not None
+    assert sent_to(house.wait(1.0).add("c", kv_capacity_tokens=10_000)) == "c"
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_who_finds_no_replica_of_its_make_goes_back(other: dict[str, str]) -> None:
+    """As it would if those of another make were not there."""
+    house = ready("a")
+    running(house)
+    house.add("b", kv_capacity_tokens=10_000, **other)
+    assert sent_to(lose(house.wait(60.0))) == "a"
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_who_was_evicted_goes_on_as_it_began(other: dict[str, str]) -> None:
+    house = ready("a", capacity=1000)
+    running(house, "x", prompt_tokens=600, max_output_tokens=300, tier=Tier.LOW)
+    running(house, "y", prompt_tokens=50, max_output_tokens=100)
+    house.ask("urgent", prompt_tokens=700, max_output_tokens=50, tier=Tier.HIGH)
+    house.tell(TimerFired(house.now, "rebalance:"))
+    commands = lose(house, "x-0", OutcomeKind.EVICTED)
+    assert sent_to(commands) == "a"
+    house.add("b", kv_capacity_tokens=10_000, **other)
+    assert [one.request_id for one in house.brain.snapshot(house.now).held] == ["x"]
+    assert sent_to(house.wait(60.0).report("b", running=0, waiting=0, kv_used_tokens=0)) is None
+    assert [(d.request_id, d.replica_id) for d in only(house.end("urgent-0"), Dispatch)] == [("x", "a")]
+
+
+def test_who_outlived_its_make_is_told() -> None:
+    house = ready("a")
+    house.add("b", kv_capacity_tokens=10_000, engine="vllm")
+    running(house)
+    house.tell(ReplicasChanged(house.now, removed=(A,)))
+    assert [one.code for one in only(lose(house), Reject)] == ["no_replica"]
+    assert house.brain._jobs == {}
+
+
+def rooms(**limits: int) -> House:
+    """Replicas with so much context each, and a long run on the first."""
+    house = ready("a")
+    house.tell(ReplicasChanged(house.now, removed=(A,)))
+    for name, limit in limits.items():
+        house.add(name, kv_capacity_tokens=20_000, max_model_tokens=limit)
+    return house
+
+
+@pytest.mark.parametrize(
+    ("limit", "said", "room", "goes"),
+    [
+        (0, 600, 1008, False),  # it is longer already
+        (0, 300, 1008, True),  # it may end before the limit, and would be lost otherwise
+        (2000, 300, 1008, False),  # an engine refuses what may grow beyond its room
+        (400, 300, 1008, True),
+        (20_000, 300, 8000, False),
+        (20_000, 300, 8192, True),  # no more than there was where it ran
+        (20_000, 300, 0, True),  # nobody knows
+    ],
+)
+def test_a_survivor_goes_where_there_is_room_for_it(limit: int, said: int, room: int, goes: bool) -> None:
+    house = rooms(a=8192)
+    running(house, prompt_tokens=500, prompt_bytes=2000, max_output_tokens=limit, tokens=said)
+    house.add("b", kv_capacity_tokens=20_000, max_model_tokens=room)
+    commands = lose(house, tokens=said)
+    assert sent_to(commands) == ("b" if goes else "a")
+
+
+@pytest.mark.parametrize(
+    ("limit", "room", "goes"), [(0, 1008, False), (0, 8192, True), (400, 1008, True), (2000, 1008, False)]
+)
+def test_a_move_goes_where_there_is_room_for_all_it_may_say(limit: int, room: int, goes: bool) -> None:
+    house = rooms(a=8192)
+    running(house, prompt_tokens=500, prompt_bytes=2000, max_output_tokens=limit, tokens=300)
+    house.add("b", kv_capacity_tokens=20_000, max_model_tokens=room)
+    house.wait(60.0).report("a", running=1, waiting=0, kv_used_tokens=800)
+    house.report("b", running=0, waiting=0, kv_used_tokens=0)
+    assert results(move(house)) == ["begun" if goes else "refused"]
+
+
+def test_room_where_it_ran_need_not_be_known() -> None:
+    """Its replica is gone with all that was known of it: what there is of the run must fit."""
+    house = rooms(a=8192, b=1008, c=8192)
+    running(house, prompt_tokens=500, prompt_bytes=2000, max_output_tokens=4000, tokens=600)
+    house.tell(ReplicasChanged(house.now, removed=(A,)))
+    assert sent_to(lose(house, tokens=600)) == "c"
+
+
 def test_a_model_that_nobody_serves_any_more_is_an_error() -> None:
     house = ready()
     running(house)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from headway.core.events import FirstToken, Progress
-from headway.core.outcome import OutcomeKind
+from headway.core.outcome import VERDICT, OutcomeKind, Verdict
 from headway.core.replica import ReplicaSpec
 from headway.engines import sglang
 from headway.gateway.continued import PREPARE_S, Continued
@@ -218,7 +218,8 @@ def test_one_of_another_kind_of_engine_cannot_go_on(stage: Make) -> None:
     dialect = sglang.PLUGIN.factory(sglang.PLUGIN.config())
     s.pool.targets[R1] = Target(ReplicaSpec(R1, "http://r1:1", "sglang", "tiny"), s.plane.config, dialect)
     s.resume()
-    assert s.kinds[-1] == ("1", "connect_failed")
+    assert s.kinds[-1] == ("1", "no_resources"), "nothing that would be held against the replica"
+    assert VERDICT[s.ends[-1][1].kind] is Verdict.NEUTRAL
     s.exchange.client_gone()
 
 

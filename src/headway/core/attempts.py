@@ -107,6 +107,7 @@ class Attempts:
             expected.ttft_s,
             demand,
             base=demand.prompt_tokens - job.asked.prompt_tokens,
+            spec=view.spec,
         )
         self._fleet.opened(replica, entry, at)
         for tracker in self._trackers:

@@ -12,6 +12,7 @@ from typing import Final, final
 from headway.core.demand import Demand
 from headway.core.entry import Entry, Share
 from headway.core.ids import AttemptId, ReplicaId
+from headway.core.replica import ReplicaSpec
 from headway.core.request import RequestInfo
 from headway.core.view import ReplicaView
 
@@ -195,13 +196,13 @@ class Job:
     """One request from arrival to its end. `part` is its share of a memory forecast; `due`: the last moment at which it
     can go and keep its TTFT objective, once that was asked for; `asked`: what was believed when it came, which its
     tenant was charged for. What it has gone through since: `generated` tokens by earlier attempts, the `move` under
-    way, how many there were (`moved_at`: the last), how often it was evicted and outlived a replica; `waits_from`: when
-    it was held last.
+    way, how many there were (`moved_at`: the last), the replica that it `left` for none, how often it was evicted and
+    outlived a replica; `waits_from`: when it was held last.
     """
 
     __slots__ = (
         "arrived_at", "asked", "at_least", "attempt", "demand", "due", "evictions", "failovers", "generated",
-        "held", "matches", "move", "moved_at", "moves", "part", "request", "terms", "tries", "waits_from",
+        "held", "left", "matches", "move", "moved_at", "moves", "part", "request", "terms", "tries", "waits_from",
     )  # fmt: skip
 
     def __init__(
@@ -224,6 +225,7 @@ class Job:
         moved_at: float = -math.inf,
         evictions: int = 0,
         failovers: int = 0,
+        left: ReplicaSpec | None = None,
         waits_from: float = -math.inf,
     ) -> None:
         self.request = request
@@ -244,6 +246,7 @@ class Job:
         self.moved_at = moved_at
         self.evictions = evictions
         self.failovers = failovers
+        self.left = left
         self.waits_from = waits_from
 
 

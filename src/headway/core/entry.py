@@ -10,6 +10,7 @@ import math
 
 from headway.core.demand import Demand
 from headway.core.ids import AttemptId, ReplicaId
+from headway.core.replica import ReplicaSpec
 from headway.core.request import RequestInfo
 
 Octet = tuple[float, float, float, float, float, float, float, float]
@@ -57,10 +58,10 @@ class Entry:
     applied; `reserve` the expected total output, `limit` the most it can be (0: unknown). `started`: its prefill is
     done or presumed done; `first_token_at` only when content was seen. `ahead`: uncached tokens that had to be
     prefilled when it was sent, its own included. `demand` is what was believed of the request. `base`: output tokens of
-    earlier attempts that it goes on from; they are part of its `prompt`. `streams`, `generates` and `sequences` are its
-    request's; `names` those of what its output may be like (`length`), once somebody asked. Of those that are not
-    streamed, `overdue_at`: when it will have taken longer than hardly any; `prefilled_before`: what its replica had
-    prefilled when it was sent.
+    earlier attempts that it goes on from; they are part of its `prompt`. `spec`: its replica's, when it was sent.
+    `streams`, `generates` and `sequences` are its request's; `names` those of what its output may be like (`length`),
+    once somebody asked. Of those that are not streamed, `overdue_at`: when it will have taken longer than hardly any;
+    `prefilled_before`: what its replica had prefilled when it was sent.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class Entry:
         "reserve",
         "sequences",
         "share",
+        "spec",
         "started",
         "streams",
     )
@@ -107,6 +109,7 @@ class Entry:
         forecast_ttft_s: float,
         demand: Demand,
         base: int = 0,
+        spec: ReplicaSpec | None = None,
     ) -> None:
         self.attempt_id = attempt_id
         self.request = request
@@ -122,6 +125,7 @@ class Entry:
         self.forecast_ttft_s = forecast_ttft_s
         self.demand = demand
         self.base = base
+        self.spec = spec
         self.ahead = self.generated = self.prefilled_before = 0
         self.started = self.aborting = False
         self.first_token_at: float | None = None

@@ -14,10 +14,10 @@ from headway.core.admission import Admission, expired, lane, unpaced
 from headway.core.commands import Command, Hold, Reject, SetTimer
 from headway.core.entries import Choice, Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.pool import Pool, context_limit
+from headway.core.pool import Pool, suits
 from headway.core.queue import HoldQueue, cost
 from headway.core.request import RequestInfo
-from headway.core.scheduler import Avoid, Scheduler
+from headway.core.scheduler import Avoid, Scheduler, bound
 from headway.core.snapshot import HeldState
 from headway.core.standing import Replica
 from headway.core.view import ReplicaView
@@ -94,6 +94,8 @@ class Holding:
         """The best replica that does not refuse: for want of memory or pace if the policy binds late, because it is
         kept for somebody else, or for those who are critical."""
         admission, scheduler = self._admission, self._scheduler
+        if job.left is not None:
+            avoid = bound(job, pool, avoid)
         reserved = admission.reserved(job.request, pool.replicas, pool.candidates)
         if not admission.late:
             if reserved is None:
@@ -185,7 +187,7 @@ class Holding:
         job = head.job
         if queue.kept_for == job.request.id and pool.candidate(queue.kept) is not None:
             return
-        large = [replica.id for replica in pool.replicas if not 0 < context_limit(replica) < job.at_least]
+        large = [replica.id for replica in pool.replicas if suits(replica, job)]
         reserved = self._admission.reserved(job.request, pool.replicas, pool.candidates)
         views = [
             view
@@ -238,10 +240,10 @@ class Holding:
         self._arm(pool, queue, at, out)
 
     def keep(self, job: Job, at: float, out: list[Command]) -> bool:
-        """A running request lost its replica, or gave way: it waits, however many do. False if nobody serves its model
-        any more; it was told so then, and has not ended yet."""
+        """A running request lost its replica, or gave way: it waits, however many do. False if there is no replica any
+        more, in use or not, that could go on with it; it was told so then, and has not ended yet."""
         pool = self._scheduler.pools.get(job.request.model)
-        if pool is None:
+        if pool is None or not any(suits(replica, job) for replica in pool.replicas):
             out.append(no_replica(job.request.id))
             return False
         queue = self._admission.queue(job.request)
@@ -279,8 +281,8 @@ class Holding:
 
     @staticmethod
     def _may_make_room(pool: Pool, replica: Replica, job: Job) -> bool:
-        """Whether a replica has too much to do for a request now, but is well, and large enough."""
-        return pool.reason_of(replica.id) in ("", "at_limit") and not 0 < context_limit(replica) < job.at_least
+        """Whether a replica has too much to do for a request now, but is well, and suits it."""
+        return pool.reason_of(replica.id) in ("", "at_limit") and suits(replica, job)
 
     def _refuse(self, job: Job, refusal: Reject, out: list[Command]) -> None:
         """It ends here."""

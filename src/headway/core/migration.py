@@ -20,6 +20,7 @@ from headway.core.fleet import Fleet, spoken
 from headway.core.holding import Holding
 from headway.core.ids import AttemptId, ReplicaId
 from headway.core.outcome import Outcome, OutcomeKind
+from headway.core.pool import context_limit
 from headway.core.scheduler import Scheduler
 from headway.core.tenant import Tier
 
@@ -232,8 +233,11 @@ class Migration:
             self._attempts.end(job)
 
     def _resume(self, job: Job, entry: Entry, outcome: Outcome) -> None:
-        """What is believed of it from now on."""
+        """What is believed of it from now on, and what it is bound to."""
         job.generated = spoken(entry, outcome)
+        source, lost = self._fleet.replicas.get(entry.replica_id), outcome.kind is not OutcomeKind.EVICTED
+        room = context_limit(source) if source is not None else 0
+        job.left, job.at_least = entry.spec, max(job.at_least, needs(entry, job.generated, room, lost))
         expected = self._continuation(job, entry, job.generated)
         job.demand, job.part = expected.demand, expected.part
 
@@ -264,6 +268,18 @@ class Migration:
                 )
             )
         )  # fmt: skip
+
+
+def needs(entry: Entry, generated: int, source: int, lost: bool = False) -> int:
+    """Tokens that a replica must have room for to go on with a run that has said so many: for all that its client lets
+    it say, since engines refuse what might grow beyond their room, or cut it off there. Of one that is `lost`, and has
+    no limit of its own, only for what there is of it: it might have ended early. Never for more than where it ran
+    (`source`, 0 if unknown): what is believed of its prompt may be too much."""
+    prompt, most = entry.prompt - entry.base, entry.request.max_output_tokens
+    held = prompt + generated + 1
+    if not source:
+        return held
+    return min(source, max(held, prompt + most) if most or lost else source)
 
 
 def _why(outcome: Outcome) -> str:

@@ -17,7 +17,7 @@ class OutcomeKind(enum.StrEnum):
     OUT_OF_MEMORY = "out_of_memory"  # it said that it was, in a 5xx or an error event
     CONNECT_FAILED = "connect_failed"  # refused, unreachable, DNS, TLS
     CONNECT_TIMEOUT = "connect_timeout"
-    NO_RESOURCES = "no_resources"  # we had no descriptor, port or memory for a connection
+    NO_RESOURCES = "no_resources"  # we had no descriptor, port or memory for a connection, or no way to go on there
     STALE_CONNECTION = "stale_connection"  # a reused connection died before any response byte
     RESET = "reset"  # a fresh connection died before any response byte
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"

@@ -16,6 +16,7 @@ from typing import Final
 
 from headway.core.affinity import Affinity
 from headway.core.constants import AffinityConfig, SchedulerConfig
+from headway.core.entries import Job
 from headway.core.health import Phase
 from headway.core.ids import ReplicaId
 from headway.core.rollout import Rollout
@@ -175,3 +176,10 @@ def context_limit(replica: Replica) -> int:
     """Most tokens one request can have at a replica, 0 if unknown."""
     known = [limit for limit in (replica.spec.max_model_tokens, replica.capacity) if limit]
     return min(known, default=0)
+
+
+def suits(replica: Replica, job: Job) -> bool:
+    """Whether a replica can take a request at all: it is large enough and, for one that has begun elsewhere, would say
+    what was to come there."""
+    alike = job.left is None or replica.spec.make == job.left.make
+    return alike and not 0 < context_limit(replica) < job.at_least

@@ -43,6 +43,11 @@ class ReplicaSpec(msgspec.Struct, frozen=True):
         """Replicas of one kind are expected to run at the same speed; learned coefficients shrink towards its mean."""
         return f"{self.model}|{self.version}|{self.precision}|{self.gpu}x{self.gpu_count}"
 
+    @property
+    def make(self) -> tuple[str, str, str, str]:
+        """What began on one replica goes on as it is only on replicas that have the same."""
+        return self.model, self.version, self.precision, self.engine
+
 
 class LoadSample(msgspec.Struct, frozen=True):
     """One load report of a replica. `None` means that the engine did not say: it is never read as zero.

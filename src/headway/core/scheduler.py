@@ -14,11 +14,11 @@ from headway.core.commands import Command, HealthChanged, Record
 from headway.core.constants import AffinityConfig, SchedulerConfig
 from headway.core.decision import Candidate, Decision, Forecast
 from headway.core.demand import Demand
-from headway.core.entries import Choice
+from headway.core.entries import Choice, Job
 from headway.core.fleet import Fleet
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance, Policy
-from headway.core.pool import FALLBACKS, Pool, context_limit, reason
+from headway.core.pool import FALLBACKS, Pool, context_limit, reason, suits
 from headway.core.replica import ReplicaSpec
 from headway.core.request import RequestInfo
 from headway.core.ring import CIRCLE, place
@@ -336,6 +336,18 @@ class Scheduler:
             choice.kept,
             demand.request.pinned,
         )
+
+
+def bound(job: Job, pool: Pool, avoid: Avoid | None) -> Avoid:
+    """What keeps one that has begun from where it would not go on as it began, beside what else is to be avoided."""
+    suiting = {replica.id for replica in pool.replicas if suits(replica, job)}
+
+    def avoids(replica_id: ReplicaId, why: str) -> str:
+        if replica_id not in suiting:
+            return "unlike"
+        return avoid(replica_id, why) if avoid is not None else ""
+
+    return avoids
 
 
 def forecast(demand: Demand, view: ReplicaView) -> Forecast:

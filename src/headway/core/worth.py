@@ -15,8 +15,8 @@ from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.holding import Holding
 from headway.core.ids import ReplicaId
-from headway.core.migration import Migration
-from headway.core.pool import Pool
+from headway.core.migration import Migration, needs
+from headway.core.pool import Pool, context_limit
 from headway.core.scheduler import Scheduler
 from headway.core.standing import Replica
 from headway.core.strain import Strain
@@ -68,21 +68,22 @@ class Worth:
         return [entry for entry in replica.account.entries.values() if self._migration.may_move(entry, at)]
 
     def targets(self, pool: Pool, entry: Entry, there: bool = False) -> list[ReplicaView]:
-        """Replicas on which it would go on as where it is: the same model, version, precision and engine. Of those that
-        nobody moves to now, or all that are `there`."""
+        """Replicas on which it would go on as where it is: of the same make, and with room for all it may say. Of those
+        that nobody moves to now, or all that are `there`."""
         taken = () if there else {move.target for move in self._migration.under_way}
-        known = self._fleet.replicas.get(entry.replica_id)
-        if known is None:
+        replicas = self._fleet.replicas
+        source, spec = replicas.get(entry.replica_id), entry.spec
+        if source is None or spec is None:
             return []
-        source = known.spec
+        least = needs(entry, entry.base + entry.generated, context_limit(source))
         return [
             view
             for view in pool.candidates
             if view.id != source.id
             and view.id not in taken
             and view.slow_start >= 1.0
-            and (view.spec.model, view.spec.version, view.spec.precision, view.spec.engine)
-            == (source.model, source.version, source.precision, source.engine)
+            and view.spec.make == spec.make
+            and not 0 < context_limit(replicas[view.id]) < least
         ]
 
     def cheapest(self, pool: Pool, entry: Entry, at: float) -> ReplicaView | None:

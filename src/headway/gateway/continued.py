@@ -118,8 +118,10 @@ class Continued(Attempt):
         """Ask first, then send."""
         if self.reachable:
             self.prepare()
-        else:
+        elif self._target is None:
             self.failed(OutcomeKind.CONNECT_FAILED, "the replica is gone")
+        else:
+            self.failed(OutcomeKind.NO_RESOURCES, "it is another kind of engine")
 
     def drop(self) -> None:
         """Close what is open towards the engine, now."""
