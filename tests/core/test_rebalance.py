@@ -24,7 +24,7 @@ from headway.core.strain import Strain
 from headway.core.tenant import Tenant, Tier
 from headway.core.view import ReplicaView
 from headway.core.worth import LASTING_S, SAFE_OVERFLOW
-from tests.core.house import BY_HAND, House, entries, only, sent_to
+from tests.core.house import BY_HAND, House, entries, only, sent_to, spec
 
 TPOT_S = SloConfig().tpot_s
 BASE_S = 0.01
@@ -146,6 +146,44 @@ class TestDrain:
         assert begun(scene.tick()) == []
         scene.drain("a")
         assert begun(scene.tick()) == [("drain", "a", "b")]
+
+    def test_who_has_an_adapter_goes_where_it_is(self) -> None:
+        """Replicas of the model that lack it are in the same pool, but would not know its name."""
+        scene = Scene()
+        scene.join("a", "c", serves={"m": "m", "x": "x"})
+        scene.join("b")
+        scene.wait(60.0)
+        for name in "abc":
+            scene.report(name, running=0, waiting=0, kv_used_tokens=0)
+        scene.run("r", "a", model="x")
+        scene.fill("c", 5, 100)
+        scene.drain("a")
+        (migrate,) = only(scene.tick(), Migrate)
+        assert (migrate.replica_id, migrate.model) == ("c", "x")
+        scene.end(migrate.attempt_id, OutcomeKind.CANCELLED)
+        scene.drain("c")
+        assert ("drain", "c", "b") in begun(scene.tick()), "those without one may go there"
+
+    def test_an_adapter_that_is_unloaded_stops_nothing(self) -> None:
+        """Nobody can take over what runs with it; everybody else goes."""
+        scene = Scene()
+        scene.join("a", "b", serves={"m": "m", "x": "x"})
+        scene.run("r", "a", 900, model="x")
+        scene.fill("a", 11, 900)
+        scene.tell(
+            ReplicasChanged(scene.now, tuple(spec(n, kv_capacity_tokens=10_000, features=scene.features) for n in "ab"))
+        )
+        (migrate,) = only(scene.tick(), Migrate)
+        assert (migrate.reason, migrate.request_id != "r") == ("memory", True)
+        scene.cut(migrate)
+        scene.drain("a")
+        moved = set()
+        for _ in range(12):
+            for migrate in only(scene.tick(), Migrate):
+                moved.add(migrate.request_id)
+                scene.cut(migrate)
+        assert "r" not in moved
+        assert scene.view("a").in_flight < 11
 
     def test_who_has_most_left_goes_first(self) -> None:
         scene = Scene("a", "b", fleet_share=0.0)

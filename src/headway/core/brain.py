@@ -224,7 +224,7 @@ class Brain:
             self._abort((e for e in lost if e.first_token_at is None), "replica_removed", out)
         served = set(self._scheduler.pools)
         for spec in event.upserted:
-            ramps = not served.isdisjoint(spec.serves or (spec.model,))
+            ramps = not served.isdisjoint(spec.names)
             self._fleet.upsert(spec, at, ramps, out)
         self._scheduler.regroup(at)
         self._scheduler.refresh(at, out)

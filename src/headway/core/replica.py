@@ -1,5 +1,7 @@
 """A serving engine as configured or discovered (`ReplicaSpec`), and one report of its load (`LoadSample`)."""
 
+from collections.abc import Collection
+
 import msgspec
 
 from headway.core.ids import ReplicaId
@@ -42,6 +44,11 @@ class ReplicaSpec(msgspec.Struct, frozen=True):
     def kind(self) -> str:
         """Replicas of one kind are expected to run at the same speed; learned coefficients shrink towards its mean."""
         return f"{self.model}|{self.version}|{self.precision}|{self.gpu}x{self.gpu_count}"
+
+    @property
+    def names(self) -> Collection[str]:
+        """What clients may call what runs here."""
+        return self.serves or (self.model,)
 
     @property
     def make(self) -> tuple[str, str, str, str]:

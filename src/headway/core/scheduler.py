@@ -69,7 +69,7 @@ class Scheduler:
         """Replicas were added, changed or removed: sort them into pools by the names they serve."""
         groups: dict[str, list[Replica]] = {}
         for replica in self._fleet.replicas.values():
-            for name in replica.spec.serves or (replica.spec.model,):
+            for name in replica.spec.names:
                 groups.setdefault(name, []).append(replica)
         for gone in [name for name in self.pools if name not in groups]:
             del self.pools[gone]

@@ -68,8 +68,8 @@ class Worth:
         return [entry for entry in replica.account.entries.values() if self._migration.may_move(entry, at)]
 
     def targets(self, pool: Pool, entry: Entry, there: bool = False) -> list[ReplicaView]:
-        """Replicas on which it would go on as where it is: of the same make, and with room for all it may say. Of those
-        that nobody moves to now, or all that are `there`."""
+        """Replicas on which it would go on as where it is: of the same make, with its adapter, if it has one, and room
+        for all it may say. Of those that nobody moves to now, or all that are `there`."""
         taken = () if there else {move.target for move in self._migration.under_way}
         replicas = self._fleet.replicas
         source, spec = replicas.get(entry.replica_id), entry.spec
@@ -83,6 +83,7 @@ class Worth:
             and view.id not in taken
             and view.slow_start >= 1.0
             and view.spec.make == spec.make
+            and entry.request.model in view.spec.names
             and not 0 < context_limit(replicas[view.id]) < least
         ]
 
