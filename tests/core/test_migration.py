@@ -137,6 +137,20 @@ def test_a_poison_does_not_go_round() -> None:
     quiet(house)
 
 
+def test_moves_that_came_to_nothing_leave_one_try_for_a_failover() -> None:
+    house = ready()
+    running(house)
+    for number in range(1, MOST_ATTEMPTS):
+        assert results(move(house)) == ["begun"]
+        house.end(f"r-{number}", OutcomeKind.CANCELLED, detail="the target was late")
+    assert results(move(house)) == ["refused"]
+    (dispatch,) = only(lose(house), Dispatch)
+    assert (dispatch.attempt_id, dispatch.resumes) == (f"r-{MOST_ATTEMPTS}", True)
+    commands = lose(house, dispatch.attempt_id)
+    assert [one.code for one in only(commands, Reject)] == ["upstream_failed"], "ids have one digit"
+    quiet(house)
+
+
 def test_a_replica_that_never_went_on_is_not_held_against_the_request() -> None:
     house = ready("a", "b", "c", "d", failovers_max=1)
     running(house)

@@ -210,7 +210,7 @@ class Migration:
             job.tries.excluded = ()
         job.tries.excluded = (*job.tries.excluded, entry.replica_id)
         move = Move(Phase.FAILED_OVER, entry.replica_id, ReplicaId(""), entry.attempt_id, str(outcome.kind), at)
-        if job.failovers > self._config.failovers_max or job.tries.made >= MOST_ATTEMPTS:
+        if job.failovers > self._config.failovers_max or job.tries.made > MOST_ATTEMPTS:
             self._record(job, move, "refused", at, out)
             text = f"the engine failed while it answered ({outcome.kind})"
             out.append(Reject(job.request.id, 502, "upstream_failed", text))
