@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.commands import Abort, Command, Dispatch, Evict, Hold, Migrate, Moved, SetTimer
+from headway.core.commands import Abort, Command, Dispatch, Evict, Hold, Migrate, Moved, Reject, SetTimer
 from headway.core.constants import AdmissionConfig, BrainConfig, MigrationConfig, SloConfig
 from headway.core.demand import Demand
-from headway.core.events import DrainAsked, MigrateAsked, ReplicasChanged, TenantsChanged, TimerFired
+from headway.core.events import DrainAsked, EvictionRefused, MigrateAsked, ReplicasChanged, TenantsChanged, TimerFired
 from headway.core.freeness import SCARCE
-from headway.core.ids import ReplicaId, RequestId
+from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
 from headway.core.plugin import Chance
 from headway.core.rebalance import PLAIN_FULL, STRATEGIES, TIMER, URGENT_S
@@ -467,6 +467,33 @@ class TestRecall:
         assert only(scene.end("young-0", OutcomeKind.CANCELLED), Hold)
         scene.told.on = "b"
         assert only(scene.ask("next", prompt_tokens=700), Hold), "nobody takes the room from them"
+
+    def test_and_go_back_once_there_is_room_if_nobody_else_is_there(self) -> None:
+        scene = self.scene()
+        scene.drain("b")
+        scene.drain("c")
+        scene.tick()
+        commands = scene.end("young-0", OutcomeKind.CANCELLED)
+        assert only(commands, Hold)
+        assert only(commands, Reject) == only(commands, Dispatch) == []
+        for name in ("a00", "a01", "a02", "a03"):
+            commands += scene.end(f"{name}-0")
+        assert sent_to(commands) == "a"
+
+    def test_one_that_has_begun_after_all_stays_as_it_was(self) -> None:
+        scene = self.scene()
+        scene.tick()
+        scene.first("young-0")
+        ignored = scene.brain.ignored
+        commands = scene.tell(EvictionRefused(scene.now, AttemptId("young-0")))
+        assert [(each.result, each.reason) for each in entries(commands, Moved)] == [
+            ("abandoned", "memory (it has begun)")
+        ]
+        assert scene.brain.ignored == ignored
+        assert scene.tell(EvictionRefused(scene.now, AttemptId("young-0"))) == []
+        assert scene.brain.ignored == ignored + 1, "once"
+        asked = scene.tell(MigrateAsked(scene.now, RequestId("young"), ReplicaId("")))
+        assert begun(asked) == [("operator", "a", "b")]
 
     @pytest.mark.parametrize(
         "facts",

@@ -14,6 +14,7 @@ from headway.runtime.clock import now
 from headway.wire.resume_cut import Cut
 from tests.gateway.stage import CHAT, COMPLETIONS, R1, R2, Connection, Stage, dispatch
 from tests.interpreted import interpreted
+from tests.wire.engine import framed, stream
 from tests.wire.engine import whole as at_once
 
 pytestmark = interpreted
@@ -445,6 +446,35 @@ def test_a_continuation_that_is_refused_for_what_it_asks_ends_the_stream(stage: 
     assert b'"reason":"upstream_failed"' in s.client.body
     assert not s.client.ended
     s.closed()
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_what_waits_in_an_engine_is_recalled(stage: Make, head: bool) -> None:
+    """Engines give the head of a stream at once; of it alone the client can be told by another, too."""
+    s = stage()
+    source = s.arrive()
+    if head:
+        source.begins()
+        s.timers.fire(0.05)
+    assert s.exchange.outlet.begun is head
+    s.brain.then.append(lambda _: [dispatch(s.request, 1, R1)])
+    s.exchange.abort(s.attempt(0), "recalled")
+    assert (s.kinds, s.ends[0][1].committed, s.refusals) == ([("0", "cancelled")], False, 0)
+    other = s.pool.connections[-1]
+    other.begins()
+    other.plays()
+    assert s.client.got.count(b"HTTP/1.1 200") == 1
+    assert s.client.body == framed(stream(s.path, s.body, "at-r1"))
+    s.closed()
+
+
+def test_a_recall_that_comes_too_late_is_refused(stage: Make) -> None:
+    s = stage()
+    source = s.running(8)
+    s.exchange.abort(s.attempt(0), "recalled")
+    assert (s.kinds, s.refusals) == ([], 1)
+    source.plays()
+    whole(s)
 
 
 def test_nobody_is_left(stage: Make) -> None:

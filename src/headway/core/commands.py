@@ -90,7 +90,7 @@ class Relay(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Abort(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Cut an attempt that is in flight, for it waits in vain. The body ends it, posting AttemptFinished as for any
     other end. `reason`: "replica_gone" (its process is), "replica_removed" (by the operator), "replica_asleep",
-    "recalled" (it waits in an engine for memory; nothing happens if it has begun to answer)."""
+    "recalled" (it waits in an engine for memory; EvictionRefused follows if its client has heard of it already)."""
 
     attempt_id: AttemptId
     reason: str
@@ -134,8 +134,9 @@ class LevelChanged(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 class Moved(msgspec.Struct, frozen=True, tag=True, gc=False):
     """What became of a move of a running request. `result`: "planned" (dry run), "begun", "cut", "abandoned" (`reason`
-    says by whom), "failed_over", "evicted", "recalled" (before it had begun), "resumed", "refused". `replayed_tokens`
-    had to be prefilled again; `benefit_s` and `cost_s` are what was expected of it (request-seconds)."""
+    says by whom), "failed_over", "evicted", "recalled" (before it had begun; if it had, "abandoned" follows),
+    "resumed", "refused". `replayed_tokens` had to be prefilled again; `benefit_s` and `cost_s` are what was expected of
+    it (request-seconds)."""
 
     at: float
     request_id: RequestId

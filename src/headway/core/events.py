@@ -105,8 +105,8 @@ class MigrateAsked(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class EvictionRefused(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """An Evict cannot be performed: the attempt has ended, or what its client was given cannot be continued. It stays
-    where it is."""
+    """An Evict cannot be performed: the attempt has ended, or what its client was given cannot be continued. Or a
+    recall came too late. It stays where it is."""
 
     at: float
     attempt_id: AttemptId

@@ -256,28 +256,30 @@ class Holding:
     def postpone(self, job: Job, pool: Pool, at: float, out: list[Command], blameless: bool = True) -> bool:
         """A request whose attempt came to nothing waits, however many do, for as long as one that has just come. False
         if there is nobody in `pool` that room could be made at, unless it was tried. One that is `blameless` may go
-        back to where it was tried."""
-        if not self._untried(job, pool):
+        back to where it was tried, also if there is nobody else."""
+        tried = () if blameless else job.tries.excluded
+        if not self._untried(job, pool, tried):
             return False
         queue = self._admission.queue(job.request)
-        job.attempt, job.waits_from = None, at
-        if blameless:
-            job.tries.excluded = ()
+        job.attempt, job.waits_from, job.tries.excluded = None, at, tried
         item = queue.push(job, at, self._admission.due(job, pool.candidates))
         position = queue.position(item)
         out.append(Hold(job.request.id, position, queue.wait_s(item, position, at)))
         self._arm(pool, queue, at, out)
         return True
 
-    def _untried(self, job: Job, pool: Pool) -> bool:
+    def _untried(self, job: Job, pool: Pool, tried: Sequence[ReplicaId]) -> bool:
         """Whether there is somebody whom it was not sent to, and at whom room could be made."""
-        tried = job.tries.excluded
         return any(each.id not in tried and self._may_make_room(pool, each, job) for each in pool.replicas)
 
     def _elsewhere(self, job: Job, pool: Pool) -> Avoid | None:
         """What keeps one that was lost from where it was, as long as there is anybody else."""
         tried = job.tries.excluded
-        return (lambda replica_id, _why: "tried" if replica_id in tried else "") if self._untried(job, pool) else None
+        return (
+            (lambda replica_id, _why: "tried" if replica_id in tried else "")
+            if self._untried(job, pool, tried)
+            else None
+        )
 
     @staticmethod
     def _may_make_room(pool: Pool, replica: Replica, job: Job) -> bool:

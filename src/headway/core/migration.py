@@ -187,10 +187,18 @@ class Migration:
         return move.phase in LIVES_ON
 
     def refused(self, attempt: AttemptId, at: float, out: list[Command]) -> bool:
-        """The body cannot evict it: the source counts as before. False if no such move is under way (any more)."""
+        """The body cannot evict it, or recall it: the source counts as before. False if nothing of the kind is under
+        way (any more)."""
         entry = self._fleet.ledger.entries.get(attempt)
         job = self._attempts.jobs.get(entry.request.id) if entry is not None else None
-        if job is None or job.move is None or job.move.phase != Phase.EVICTING:
+        if entry is None or job is None:
+            return False
+        if job.move is None and entry.aborting:
+            entry.aborting = False
+            recall = Move(Phase.ABANDONED, entry.replica_id, ReplicaId(""), attempt, "memory", at)
+            self._record(job, recall, recall.phase, at, out, "it has begun")
+            return True
+        if job.move is None or job.move.phase != Phase.EVICTING:
             return False
         move, job.move = job.move, None
         move.phase = NEXT[Phase.EVICTING, Signal.REFUSED]

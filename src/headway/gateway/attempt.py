@@ -214,6 +214,11 @@ class Attempt:
         """Whether its engine speaks, and has not said its last."""
         return self._state == STREAMING and self._relay is not None and not self._relay.ending
 
+    @property
+    def unheard(self) -> bool:
+        """Whether its client has nothing of it that could not be said by another."""
+        return self._relay is None or self._relay.unheard
+
     def leave(self, kind: OutcomeKind, tokens: int, detail: str) -> None:
         """Its engine is left, or lost, and its request goes on with what the client has: so many tokens."""
         self.drop()

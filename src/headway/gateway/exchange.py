@@ -265,8 +265,9 @@ class Exchange:
         if self._attempt is None or self._attempt.id != attempt:
             return
         if reason in WITHDRAWN:
-            if reason == "recalled" and self.outlet.begun:
-                return  # it had begun after all
+            if reason == "recalled" and not self._attempt.unheard:
+                self.plane.driver.post(EvictionRefused(now(), attempt))  # it had begun after all
+                return
             self._attempt.end(OutcomeKind.CANCELLED, WITHDRAWN[reason])
         else:
             self._attempt.end(OutcomeKind.TRUNCATED if self.outlet.begun else OutcomeKind.RESET, "the replica is gone")

@@ -122,10 +122,15 @@ class PlainRelay:
 
     def lost(self, kind: OutcomeKind, detail: str) -> None:
         """The response will not be completed."""
-        if self.outlet.begun:
-            self.boss.broken(kind, detail)
-        else:
+        if self.unheard:
             self.boss.failed(kind, detail)
+        else:
+            self.boss.broken(kind, detail)
+
+    @property
+    def unheard(self) -> bool:
+        """Whether its client has nothing of it that another response could not begin with, too."""
+        return not self.outlet.begun
 
     def soon(self) -> None:
         """A moment has passed since the head: let it go."""

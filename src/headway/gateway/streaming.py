@@ -86,12 +86,17 @@ class StreamRelay(Holding):
 
     def lost(self, kind: OutcomeKind, detail: str) -> None:
         """The stream was cut."""
-        outlet = self.outlet
-        if not (outlet.body_sent or (outlet.begun and outlet.fixed)):
+        if self.unheard:
             self.boss.failed(kind, detail)
             return
         self._release()
         self.boss.broken(kind, detail, self.farewell(kind, detail))
+
+    @property
+    def unheard(self) -> bool:
+        """Of a stream the head alone says nothing yet, unless it says how long it is."""
+        outlet = self.outlet
+        return not (outlet.body_sent or (outlet.begun and outlet.fixed))
 
     def soon(self) -> None:
         """A moment has passed since the head: nothing is held any longer."""
