@@ -1,5 +1,8 @@
 """Text around a cut: nothing twice, nothing lost, stop strings found where they lie."""
 
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,3 +62,47 @@ def test_as_one_engine_would_have_said_it(text: str, at: int, stop: str, shown: 
         if joint.stop:
             break
     assert said == (text if place < 0 else text[: place + len(stop) * shown])
+
+
+def test_a_stop_across_the_cut_comes_before_the_one_that_ends_the_continuation() -> None:
+    """Between them lies what neither shows."""
+    joint = Joint(Cut(2, "foo\n", pending="\n"), ("\n\n",))
+    assert (joint.feed("", last=True, ended_by="\n\n"), joint.stop) == ("", "\n\n")
+
+
+@pytest.mark.parametrize(("stops", "rest"), [(("ab", "b"), ""), (("b", "ab"), "a")])
+def test_of_stops_that_end_together_the_first_named_counts(stops: tuple[str, ...], rest: str) -> None:
+    joint = Joint(Cut(2, "fa", pending="a"), stops)
+    assert joint.feed("", last=True, ended_by="b") == rest
+
+
+def test_of_stops_across_the_cut_the_one_that_is_complete_first_counts() -> None:
+    joint = Joint(Cut(2, "ab", pending="ab"), ("abba", "bb"))
+    assert (joint.feed("ba"), joint.stop) == ("a", "bb")
+
+
+def ending(text: str, stops: Sequence[str]) -> tuple[str, str]:
+    """What one engine shows that generates a character at a time, and the stop string that it ended by."""
+    for end in range(1, len(text) + 1):
+        for stop in stops:
+            if text.endswith(stop, 0, end):
+                return text[: end - len(stop)], stop
+    return text, ""
+
+
+@settings(deadline=None, max_examples=300)
+@given(LETTERS, st.integers(0, 14), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3), st.integers(1, 4))
+def test_with_a_continuation_that_ends_by_itself(text: str, at: int, stops: list[str], step: int) -> None:
+    at = min(at, len(text))
+    begun, own = text[:at], ending(text[at:], stops)
+    if ending(begun, stops)[1]:
+        return  # the source had ended
+    sent = max(0, at - max(map(len, stops), default=1) + 1)
+    joint = Joint(Cut(at, begun, pending=begun[sent:]), stops)
+    said = begun[:sent]
+    for begin in range(0, len(own[0]) + 1, step):
+        last = begin + step > len(own[0])
+        said += joint.feed(own[0][begin : begin + step], last, own[1] if last else "")
+        if joint.stop:
+            break
+    assert said == ending(text, stops)[0]

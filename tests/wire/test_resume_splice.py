@@ -55,6 +55,18 @@ def test_a_completion_becomes_the_chat_it_was() -> None:
     assert splicer.feed(wire("[DONE]")) == b""
 
 
+def test_a_stop_across_the_cut_that_ends_within_the_one_the_engine_found() -> None:
+    """The source held a newline back, for it may begin the stop; the target begins with a whole one of its own."""
+    manner = Manner(stops=("\n\n",))
+    splicer = begun(chat(), chat("foo"), manner=manner, cut=Cut(2, "foo\n", pending="\n"))
+    last = completion("", "stop")
+    last["choices"][0]["stop_reason"] = "\n\n"
+    shown = splicer.feed(wire(last))
+    assert [event["choices"][0]["delta"].get("content", "") for event in events(shown)] == [""]
+    assert shown.endswith(DONE)
+    assert splicer.finished
+
+
 def test_an_end_without_a_reason_is_none() -> None:
     """The client would take half an answer for a whole one."""
     splicer = begun(chat(), chat("a"))

@@ -38,8 +38,9 @@ class Joint:
         """Whether the continuation has not yet said again all that was sent."""
         return bool(self._surplus)
 
-    def feed(self, text: str, last: bool = False) -> str:
-        """The text that is certain now. `last`: the continuation has ended by itself, nothing is held back."""
+    def feed(self, text: str, last: bool = False, ended_by: str = "") -> str:
+        """The text that is certain now. `last`: the continuation has ended by itself, nothing is held back. `ended_by`:
+        at this stop string, which it does not show; one that lies across the cut may end within it, and came first."""
         if self.closed:
             return text
         self._text += text
@@ -47,7 +48,7 @@ class Joint:
             self.broken = True
         if self.broken or self._surplus:
             return ""
-        end = self._find_stop()
+        end = self._find_stop("" if self._include else ended_by)
         over = len(self._text) - self._base >= max(map(len, self._stops), default=1) - 1
         if end is None:
             end = len(self._text) - (0 if last or over else self._hold)
@@ -74,16 +75,19 @@ class Joint:
         self._surplus = ""
         return True
 
-    def _find_stop(self) -> int | None:
-        """Where the text ends because of a stop string that lies across the cut."""
-        base = self._base
+    def _find_stop(self, ended_by: str) -> int | None:
+        """Where the text ends because of a stop string that lies across the cut. The one that is complete first counts;
+        of those that are together, that which the client named first, as engines look for them."""
+        base, whole = self._base, self._text + ended_by
         places = [
-            (at, stop)
-            for stop in self._stops
-            if (at := self._text.find(stop, max(0, base - len(stop) + 1), base + len(stop) - 1)) >= 0
+            (at + len(stop), order, at)
+            for order, stop in enumerate(self._stops)
+            if (at := whole.find(stop, max(0, base - len(stop) + 1), base + len(stop) - 1)) >= 0
         ]
-        if not places:
+        if places and ended_by in self._stops:
+            places.append((len(whole), self._stops.index(ended_by), len(self._text)))
+        _, order, at = min(places, default=(0, 0, base))
+        if at >= base:
             return None
-        at, self.stop = min(places)
-        self.closed = True
+        self.closed, self.stop = True, self._stops[order]
         return at + (len(self.stop) if self._include else 0)

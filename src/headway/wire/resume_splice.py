@@ -127,7 +127,8 @@ class Splicer:
         ids = choice.get("token_ids") or []
         self._came += len(ids) or int(bool(text) or (speaks and not finish))
         behind = self._joint.behind
-        piece = self._joint.feed(text, bool(finish))
+        ended_by = choice.get("stop_reason") if finish == "stop" else None
+        piece = self._joint.feed(text, bool(finish), ended_by if isinstance(ended_by, str) else "")
         fresh = self._fresh(ids)
         if self._joint.broken or fresh is None:
             return self._fail("differs")
