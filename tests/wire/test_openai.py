@@ -132,6 +132,7 @@ def test_outputs_that_cannot_end_early(path: str, fields: dict[str, object], lea
 def test_limits_that_lax_validators_take_are_taken() -> None:
     assert read(chat(max_tokens="12")).max_output_tokens == 12
     assert read(chat(max_tokens=12.0)).max_output_tokens == 12
+    assert read(chat(max_tokens=12.0).replace(b"12.0", b"1.2e1")).max_output_tokens == 12
     for odd in (-1, None, "x", [1], 1e30, 10**30):
         assert read(chat(max_tokens=odd)).max_output_tokens == 0
 

@@ -57,6 +57,8 @@ class TestIds:
             (raw(**SAY), CONTEXT, 100 - 2 - 3),
             (raw(**ONCE), Limits(100, 16), 13),
             (raw(**SAY, max_tokens="12"), CONTEXT, 9),
+            (raw(**SAY, max_tokens=0).replace(b": 0", b": 1.2e1"), CONTEXT, 9),
+            (raw(**SAY, max_tokens=12.5), CONTEXT, 9),
             (raw(**SAY, max_tokens=None), CONTEXT, 95),
         ],
     )

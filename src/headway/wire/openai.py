@@ -27,6 +27,7 @@ from headway.wire.body import MAX_MODEL_CHARS, Body, BodyError, bad_model
 from headway.wire.fields import ABSENT, COMMON, NOTHING, PATHS, PINS, SELDOM, AnyFields, Fields, pins
 from headway.wire.form import multipart
 from headway.wire.media import measure
+from headway.wire.numbers import whole
 from headway.wire.prefix import chain
 from headway.wire.resume_pins import API, CHOICES, PINNED, ZERO_MEANS_OFF
 from headway.wire.shapes import Named, StreamOptions
@@ -238,12 +239,9 @@ def _batch(text: bytes) -> tuple[int, int]:
 
 
 def _integer(raw: Raw) -> int:
-    """A whole number; also "12" and 12.0, which lax validators of engines take. 0 for anything else."""
+    """A whole number, 0 for anything else."""
     text = bytes(raw)
-    if text.isdigit() and len(text) < 16:
-        return int(text)
-    text = text.strip(b'"').removesuffix(b".0")
-    return int(text) if len(text) < 16 and text.isdigit() else 0
+    return int(text) if text.isdigit() and len(text) < 16 else whole(text)
 
 
 def _priority(raw: Raw) -> int:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from headway.wire.numbers import whole
 from headway.wire.spans import top_level
 from headway.wire.splice import Octets
 
@@ -210,8 +211,7 @@ def _fields(body: Octets) -> Raws:
 
 
 def _number(raw: bytes | None) -> int:
-    text = (raw or b"").strip(b'"').removesuffix(b".0")
-    return int(text) if text.isdigit() and len(text) < 16 else 0
+    return whole(raw or b"")
 
 
 def _room(fields: Raws, prompt_tokens: int, limits: Limits) -> int:
