@@ -10,10 +10,12 @@ from headway.core.events import AttemptFinished
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.replica import ReplicaSpec
 from headway.engines.llamacpp import PLUGIN
+from headway.gateway import handover
 from headway.gateway import mover as module
 from headway.gateway.config import GatewayConfig, Moving
 from headway.gateway.handover import Domains
 from headway.gateway.target import Target
+from headway.telemetry.exposition import Page
 from headway.telemetry.moves import Moves
 from tests.gateway.stage import CHAT, COMPLETIONS, R1, R2, Connection, Stage, dispatch
 from tests.gateway.test_mover import state, whole
@@ -285,6 +287,72 @@ def test_a_client_that_leaves_while_it_is_fetched(stage: Make, half: str) -> Non
     s.exchange.client_gone()
     assert asking.dropped
     s.closed()
+
+
+def told(s: Stage) -> bool:
+    """Whether one handover is told as failed, and held against its domain."""
+    failed = list(s.plane.domains._failures.values()) == [1]
+    page = Page()
+    s.plane.domains.counters.fill(page)
+    assert (b'kv_handovers_total{result="failed"} 1' in page.text()) is failed
+    return failed
+
+
+@pytest.mark.parametrize("pulls", [False, True])
+def test_what_takes_too_long_has_failed(stage: Make, pulls: bool) -> None:
+    s = stage(SHARED, pulls)
+    s.running(8)
+    if pulls:
+        fetching(s)
+        s.timers.fire(s.plane.config.moving.warm_s)  # type: ignore[union-attr]
+        assert state(s) == "PLAIN"
+    else:
+        asked_to("save", s)
+        s.exchange.expired(s.client.deadline)
+    assert told(s)
+    s.exchange.client_gone()
+
+
+@pytest.mark.parametrize("pulls", [False, True])
+def test_what_nobody_wants_any_more_has_not_failed(stage: Make, pulls: bool) -> None:
+    s = stage(SHARED, pulls)
+    s.running(8)
+    fetching(s) if pulls else asked_to("save", s)
+    s.exchange.client_gone()
+    assert not told(s)
+
+
+def test_a_domain_whose_handovers_fail_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs a stream of llama.cpp's some time."""
+    clock = [0.0]
+    monkeypatch.setattr(handover, "now", lambda: clock[0])
+    domains = Domains(Moves())
+
+    def there(domain: str) -> Target:
+        spec = ReplicaSpec(R1, "http://r:1", "llamacpp", "m", max_num_seqs=2, kv_domain=domain)
+        return Target(spec, GatewayConfig(moving=Moving()), PLUGIN.factory(PLUGIN.config()))
+
+    one, two = there("one"), there("two")
+    order = Migrate(RequestId("q"), AttemptId("a"), AttemptId("b"), R1, "m", "why", 1000, DEAR_S)
+
+    def pays(target: Target) -> bool:
+        return domains.pays(target, target, order, 1.0)
+
+    domains.failed(one)
+    assert pays(one), "once is no rule"
+    alone = handover.ALONE_S
+    for _ in range(2000):
+        domains.failed(one)
+        assert not pays(one)
+        assert pays(two)
+        clock[0] += alone - 0.1
+        assert not pays(one)
+        clock[0] += 0.1
+        assert pays(one), "it is tried again"
+        alone = min(2.0 * alone, handover.ALONE_MOST_S)
+    domains.measured(one, 1000, 0.01)
+    domains.failed(one)
+    assert pays(one), "it worked in between"
 
 
 def test_nobody_hands_over_where_that_is_off(stage: Make) -> None:

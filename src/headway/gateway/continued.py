@@ -100,6 +100,11 @@ class Continued(Attempt):
         self.tape = self._mover.tape.fork()
         self._run(ready(self._mover.score, self.tape, self._place()), self._prepared)
 
+    def late(self) -> None:
+        """The mover waits for it no longer, nor for what the source hands over to it."""
+        if isinstance(self._errand, Fetch):
+            self._errand.late()
+
     def join(self) -> None:
         """From now on the client hears it."""
         self.joined = True
@@ -146,7 +151,7 @@ class Continued(Attempt):
         if self._errand is None:
             return super().expired(at)
         if isinstance(self._errand, Handover):
-            self._errand.drop()
+            self._errand.late()
             self._handed_over(False)
             return 0.0
         self.end(OutcomeKind.FIRST_BYTE_TIMEOUT, f"it did not say what ids spell within {PREPARE_S:g} s")

@@ -28,19 +28,28 @@ log = structlog.get_logger(__name__)
 LATEST: Final = 0.5
 """Weight of the last measurement: folders and networks become slow and fast again."""
 
+ALONE_S: Final = 30.0
+ALONE_MOST_S: Final = 600.0
+"""A domain is left alone for so long from the second failure in a row on, then twice as long each time: a stream of
+llama.cpp's stands still for each that fails. One failure is no rule, for an engine may have died of something else."""
+
 
 class Domains:
-    """What handing over costs, per domain, as it was last: seconds per token."""
+    """What handing over costs, per domain, as it was last: seconds per token. And where it fails."""
 
     def __init__(self, counters: Moves) -> None:
         self._per_token_s: dict[str, float] = {}
+        self._failures: dict[str, int] = {}  # in a row
+        self._alone_until: dict[str, float] = {}
         self.counters = counters
 
     def pays(self, source: Target, target: Target, order: Migrate, most_s: float) -> bool:
-        """Whether to hand over instead of computing again: both can, it is done sooner, and takes no longer than
-        `most_s`."""
+        """Whether to hand over instead of computing again: both can, it has not always failed of late, is done sooner,
+        and takes no longer than `most_s`."""
         kv = source.kv or source.pull
         if kv is None or kv != (target.kv or target.pull) or source.spec.kv_domain != target.spec.kv_domain:
+            return False
+        if now() < self._alone_until.get(source.spec.kv_domain, 0.0):
             return False
         per_token_s = self._per_token_s.get(source.spec.kv_domain, kv.per_token_s)
         return kv.fixed_s + order.held_tokens * per_token_s < min(order.replay_s, most_s)
@@ -48,9 +57,17 @@ class Domains:
     def measured(self, source: Target, tokens: int, seconds: float) -> None:
         """So many tokens took so long."""
         kv, domain = source.kv or source.pull, source.spec.kv_domain
+        self._failures.pop(domain, None)
         per_token_s = max(0.0, seconds - (kv.fixed_s if kv is not None else 0.0)) / max(1, tokens)
         before = self._per_token_s.get(domain, per_token_s)
         self._per_token_s[domain] = before + LATEST * (per_token_s - before)
+
+    def failed(self, source: Target) -> None:
+        """It came to nothing, or took too long."""
+        domain = source.spec.kv_domain
+        failures = self._failures[domain] = self._failures.get(domain, 0) + 1
+        if failures > 1:
+            self._alone_until[domain] = now() + min(ALONE_S * 2.0 ** min(failures - 2, 9), ALONE_MOST_S)
 
 
 class _Transfer:
@@ -78,6 +95,12 @@ class _Transfer:
             self._errand.drop()
             self._end("dropped")
 
+    def late(self) -> None:
+        """Nobody waits for it any longer. `done` is not called."""
+        if self._errand is not None:
+            self._errand.drop()
+            self._lost(OutcomeKind.FIRST_BYTE_TIMEOUT, "it took too long")
+
     def _run(self, whom: Target, steps: Steps[Any], done: Callable[[Any], None]) -> None:
         self._errand = Errand(self._pool, whom, self._head, self._name, steps, done, self._failed)
         self._errand.go()
@@ -88,10 +111,14 @@ class _Transfer:
         self._done(True)
 
     def _failed(self, kind: OutcomeKind, detail: str, _error: Exception | None) -> None:
+        self._lost(kind, detail)
+        self._done(False)
+
+    def _lost(self, kind: OutcomeKind, detail: str) -> None:
         source, target = self._source.spec.id, self._target.spec.id
         log.warning("KV was not handed over", source=source, target=target, kind=str(kind), reason=detail)
+        self._domains.failed(self._source)
         self._end("failed")
-        self._done(False)
 
     def _end(self, result: str, tokens: int = 0) -> None:
         self._errand = None

@@ -480,4 +480,5 @@ class Mover:
     def _late(self) -> None:
         self._timer = None
         if self._target is not None:
+            self._target.late()
             self._give_up(OutcomeKind.CANCELLED, "the target was late")
