@@ -136,6 +136,24 @@ def slow(share: float, count: int = 10, **facts: object) -> Scene:
     return scene
 
 
+def test_who_has_left_is_forgotten() -> None:
+    scene = Scene("a")
+    scene.run("r", "a")
+    for number in range(20):
+        name, model = f"b{number}", f"x{number}"
+        scene.join(name, serves={"m": "m", model: "m"})
+        scene.join(f"{name}-twin", serves={"m": "m", model: "m"})
+        scene.wait(60.0).report(name, preemptions_total=1, kv_used_tokens=9000, running=1, waiting=0)
+        scene.report("a", preemptions_total=1, kv_used_tokens=0, running=1, waiting=0)
+        scene.tick()
+        scene.tell(ReplicasChanged(scene.now, removed=(ReplicaId(name), ReplicaId(f"{name}-twin"))))
+    scene.tick()
+    rebalance = scene.brain._rebalance
+    assert set(rebalance._preemptions) <= {"a"}
+    assert set(rebalance._uneven) <= {"m"}
+    assert set(rebalance._replay) <= {"m"}
+
+
 # -- the reasons
 
 

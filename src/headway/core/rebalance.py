@@ -129,6 +129,7 @@ class Rebalance:
         if not self._fleet.ledger.entries:
             return
         self._scheduler.refresh(at, out)
+        self._forget()
         alike: dict[tuple[ReplicaId, ...], list[Pool]] = {}
         for pool in self._scheduler.pools.values():
             alike.setdefault(tuple(replica.id for replica in pool.replicas), []).append(pool)
@@ -137,6 +138,13 @@ class Rebalance:
                 self._names = [pool.model for pool in pools]
                 self._mend(pools[0], at, out)
         self._watch(at, out)
+
+    def _forget(self) -> None:
+        """Whoever has left is counted no longer: each registration has an id of its own."""
+        pools = self._scheduler.pools
+        self._preemptions = {name: seen for name, seen in self._preemptions.items() if name in self._fleet.replicas}
+        self._uneven = {name: ticks for name, ticks in self._uneven.items() if name in pools}
+        self._replay = {name: bucket for name, bucket in self._replay.items() if name in pools}
 
     def asked(self, request: RequestInfo, entry: Entry, target: ReplicaId) -> Plan | str:
         """What an operator wants moved: the plan, or why it cannot be. How often and how lately it was moved is the
