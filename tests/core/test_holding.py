@@ -7,7 +7,8 @@ import pytest
 from headway.core.commands import Command, Dispatch, Hold, Reject, SetTimer
 from headway.core.constants import AdmissionConfig, BrainConfig, MigrationConfig, PaceConfig, SpeedConfig
 from headway.core.demand import Demand
-from headway.core.events import DrainAsked, ProbeSucceeded, ReplicasChanged, RequestCancelled, TimerFired
+from headway.core.events import DrainAsked, ProbeFailed, ProbeSucceeded, ReplicasChanged, RequestCancelled, TimerFired
+from headway.core.holding import AVOIDED_S
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.outcome import OutcomeKind
 from headway.core.plugin import Chance
@@ -486,3 +487,58 @@ class TestKept:
             assert sent_to(ask(house, f"t{number}", 50)) == B
             house.end(f"t{number}-0")
         assert kept(house)[1] == "hurried"
+
+
+class TestLost:
+    """`x` lost its replica `a` in mid-answer, and `b` is full for long."""
+
+    def house(self, *waiting: int) -> House:
+        config = BrainConfig(
+            admission=AdmissionConfig(pace=False, bypass_max=1), migration=MigrationConfig(enabled=True)
+        )
+        house = House(Priced(a=0.0, b=1.0), config)
+        house.add("a", "b", kv_capacity_tokens=1000)
+        assert sent_to(ask(house, "x", 600, resumable=True)) == "a"
+        house.first("x-0")
+        assert sent_to(ask(house, "y", 900)) == "b"
+        for number, tokens in enumerate(waiting):
+            assert only(ask(house, f"w{number}", tokens), Hold)
+        return house
+
+    def lose(self, house: House, kind: OutcomeKind = OutcomeKind.RESET) -> list[Command]:
+        return house.end("x-0", kind, committed=True, sent=True, resumable=True, output_tokens=10)
+
+    @pytest.mark.parametrize("late", [False, True])
+    def test_it_stops_nobody_who_was_lost_nowhere(self, late: bool) -> None:
+        house = self.house(900)
+        house.wait(10.0 if late else 0.0)
+        assert released(self.lose(house)) == ["w0"], "larger than the one that is not to go there"
+        assert list(house.brain.queue_positions()) == ["x"]
+
+    def test_it_goes_back_to_a_replica_that_stays_in_use(self) -> None:
+        house = self.house()
+        commands = self.lose(house)
+        assert released(commands) == []
+        due = [timer.at for timer in only(commands, SetTimer) if timer.timer == "queue:m"][-1]
+        assert due == AVOIDED_S, "nothing else may happen meanwhile"
+        assert released(house.wait(AVOIDED_S - 0.5).report("a")) == []
+        assert sent_to(house.wait(0.5).tell(TimerFired(house.now, "queue:m"))) == "a"
+        assert house.brain._admission.queues["m"].apart == 0
+
+    def test_it_goes_back_to_one_that_is_in_use_again(self) -> None:
+        house = self.house()
+        self.lose(house)
+        house.tell(ProbeFailed(house.now, A, refused=True))
+        for _ in range(4):
+            assert released(house.wait(3.0).tell(TimerFired(house.now, "queue:m"))) == []
+            house.tell(TimerFired(house.now, "breaker:a"))
+        assert sent_to(house.tell(ProbeSucceeded(house.now, A))) == "a"
+
+    def test_no_replica_is_kept_for_one_that_is_not_to_go_there(self) -> None:
+        house = self.house()
+        self.lose(house)
+        for number in range(3):
+            assert only(ask(house, f"t{number}", 900), Dispatch)[0].replica_id == "a"
+            house.end(f"t{number}-0")
+        assert kept(house) == ("b", "x")
+        assert sent_to(ask(house, "u", 900)) == "a"

@@ -28,6 +28,10 @@ Send = Callable[[Job, Choice, float, list[Command]], None]
 _SOON_S: Final = 0.001
 """A timer is never set nearer than this: whether a wait is over or just so depends on the last bit."""
 
+AVOIDED_S: Final = 5.0
+"""So long at least, one that waits keeps away from the replica it was lost with. If that one is dead, probes and those
+who go there have shown it by then."""
+
 
 class Holding:
     """Lets requests go, or keeps them. `jobs` are all requests alive; those held stay in it. `end` is told of each that
@@ -138,8 +142,9 @@ class Holding:
     ) -> None:
         """One look at the head and those behind it. Who needs more than one that did not fit is not asked, nor who is
         late once one did not that is not: there is always a late one small enough for whatever room is made, and each
-        that took it would cost another its objective. (Who has a replica kept for it needs no other.)"""
-        self._keep(queue, pool)
+        that took it would cost another its objective. (Who has a replica kept for it needs no other. And one that keeps
+        away from where it was lost says nothing of the room there.)"""
+        self._keep(queue, pool, at)
         first, too_big, admission = True, math.inf, self._admission
         timely_waits = False
         for item in queue.within_reach(at):
@@ -151,12 +156,13 @@ class Holding:
                 break
             if job.part.peak >= too_big or (item.late and timely_waits) or admission.over_share(job, pool.replicas):
                 continue
-            avoid = self._elsewhere(job, pool) if job.tries.excluded else None
-            choice = self.choose(job, pool, at, avoid, _with_warmest(among, job, pool))
+            among, avoided = _with_warmest(among, job, pool), self._avoided(job, pool, at)
+            choice = self.choose(job, pool, at, _none_of(avoided), among)
             if choice is None:
                 first = False
-                too_big = job.part.peak
-                timely_waits = timely_waits or not (item.late or job.request.id == queue.kept_for)
+                if not any(view.id in avoided for view in among) and _all_suit(job, pool, among):
+                    too_big = job.part.peak
+                    timely_waits = timely_waits or not (item.late or job.request.id == queue.kept_for)
                 continue
             barred = None if job.generated else self._barred(queue, job, pool, at)
             if barred is not None:
@@ -177,26 +183,31 @@ class Holding:
         overdue = self._admission.overdue(job, pool.candidates, 0.0, at)
         return _overdue(queue, job.request.id, overdue, at) if overdue else self._bars(job.request, at)
 
-    def _keep(self, queue: HoldQueue, pool: Pool) -> None:
+    def _keep(self, queue: HoldQueue, pool: Pool, at: float) -> None:
         """Whoever is first and was overtaken often enough has a replica kept for it: the one with the most headroom, of
-        those that can hold it at all and are not reserved for others. Only that one is closed to the others: one huge
-        prompt must not stop a fleet."""
+        those that could take it. Only that one is closed to the others: one huge prompt must not stop a fleet."""
         head = queue.outrun
         if head is None:
             return
         job = head.job
         if queue.kept_for == job.request.id and pool.candidate(queue.kept) is not None:
             return
-        large = [replica.id for replica in pool.replicas if suits(replica, job)]
-        reserved = self._admission.reserved(job.request, pool.replicas, pool.candidates)
-        views = [
-            view
-            for view in map(pool.candidate, large)
-            if view is not None and not (reserved and reserved.whole(view.id))
-        ]
+        views = self._places(job, pool, at)
         if views:
             queue.kept = max(views, key=_headroom).spec.id
             queue.kept_for = job.request.id
+
+    def _places(self, job: Job, pool: Pool, at: float) -> list[ReplicaView]:
+        """Candidates that could take one that waits, once they have room: large enough, not reserved for others, and
+        not where it was lost."""
+        avoided = self._avoided(job, pool, at)
+        reserved = self._admission.reserved(job.request, pool.replicas, pool.candidates)
+        large = [replica.id for replica in pool.replicas if suits(replica, job)]
+        return [
+            view
+            for view in map(pool.candidate, large)
+            if view is not None and view.id not in avoided and not (reserved and reserved.whole(view.id))
+        ]
 
     def _asked(self, job: Job, pool: Pool, replica_id: ReplicaId | None, at: float) -> Sequence[ReplicaView]:
         """Candidates worth asking."""
@@ -272,14 +283,15 @@ class Holding:
         """Whether there is somebody whom it was not sent to, and at whom room could be made."""
         return any(each.id not in tried and self._may_make_room(pool, each, job) for each in pool.replicas)
 
-    def _elsewhere(self, job: Job, pool: Pool) -> Avoid | None:
-        """What keeps one that was lost from where it was, as long as there is anybody else."""
+    def _avoided(self, job: Job, pool: Pool, at: float) -> Sequence[ReplicaId]:
+        """Where one that waits was lost and is not to go: as long as there is anybody else, and until that one is in
+        use again, or still is after a while."""
         tried = job.tries.excluded
-        return (
-            (lambda replica_id, _why: "tried" if replica_id in tried else "")
-            if self._untried(job, pool, tried)
-            else None
-        )
+        if not tried or not self._untried(job, pool, tried):
+            return ()
+        if at - job.waits_from < AVOIDED_S:
+            return tried
+        return [replica_id for replica_id in tried if pool.reason_of(replica_id)]
 
     @staticmethod
     def _may_make_room(pool: Pool, replica: Replica, job: Job) -> bool:
@@ -292,11 +304,14 @@ class Holding:
         out.append(refusal)
 
     def _arm(self, pool: Pool, queue: HoldQueue, at: float, out: list[Command]) -> None:
-        """Have the queue's timer fire when the first runs out of time, or a replica takes a prompt again."""
+        """Have the queue's timer fire when the first runs out of time, a replica takes a prompt again, or somebody may
+        go back to where it was lost."""
         first, pace = min(queue.next_expiry, max(queue.next_look, at + _SOON_S)), self._admission.pace
         if pace is not None and queue:
             waits = pace.waits(pool.model, pool.candidates, at).values()
             first = min(first, at + max(min(waits, default=math.inf), _SOON_S))
+        if queue.apart:
+            first = min(first, at + AVOIDED_S)
         if first < queue.timer_at:
             queue.timer_at = first
             out.append(SetTimer(f"queue:{queue.lane}", first))
@@ -426,6 +441,19 @@ def _overdue(queue: HoldQueue, request_id: RequestId, text: str, at: float) -> R
 def _queue_full(queue: HoldQueue, request_id: RequestId, at: float) -> Reject:
     text = f"too many requests are waiting for the model ({len(queue)})"
     return Reject(request_id, 503, "queue_full", text, queue.promise_s(at), shed=True)
+
+
+def _none_of(tried: Sequence[ReplicaId]) -> Avoid | None:
+    """What keeps a request from these."""
+    return (lambda replica_id, _why: "tried" if replica_id in tried else "") if tried else None
+
+
+def _all_suit(job: Job, pool: Pool, views: Sequence[ReplicaView]) -> bool:
+    """Whether one that may have begun elsewhere could go on at each of these, so that none refuses it for that."""
+    if job.left is None:
+        return True
+    suiting = {replica.id for replica in pool.replicas if suits(replica, job)}
+    return all(view.id in suiting for view in views)
 
 
 def _with_warmest(among: Sequence[ReplicaView], job: Job, pool: Pool) -> Sequence[ReplicaView]:

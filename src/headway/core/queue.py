@@ -67,6 +67,7 @@ class HoldQueue:
         self._gaps = 0
         self._promised = 0.0
         self.bytes = self.returned = 0  # those who wait that were with an engine already
+        self.apart = 0  # those who keep away from where they were lost
         self.timer_at = math.inf
         self.kept = ReplicaId("")
         self.kept_for = RequestId("")
@@ -104,6 +105,7 @@ class HoldQueue:
         self._items[request.id] = item
         self.bytes += request.body_bytes
         self.returned += _was_away(job)
+        self.apart += bool(job.tries.excluded)
         self.turns.add(item)
         self._hopes.waits(item, at)
         insort(self._expiries, (expires, item.serial, item))
@@ -180,6 +182,7 @@ class HoldQueue:
         item.job.held = False
         self.bytes -= item.job.request.body_bytes
         self.returned -= _was_away(item.job)
+        self.apart -= bool(item.job.tries.excluded)
         if self.kept_for == request_id:
             self.kept, self.kept_for = ReplicaId(""), RequestId("")
         self.turns.remove(item)
