@@ -5,9 +5,11 @@ from collections import Counter
 import pytest
 
 from headway.core.commands import Command, Dispatch, Hold, Reject
-from headway.core.constants import AdmissionConfig, BrainConfig, SpeedConfig
+from headway.core.constants import AdmissionConfig, BrainConfig, MigrationConfig, SpeedConfig
 from headway.core.events import RequestCancelled, TenantsChanged, TimerFired
 from headway.core.ids import RequestId
+from headway.core.outcome import OutcomeKind
+from headway.core.rebalance import TIMER
 from headway.core.tenant import Tenant, Tier
 from tests.core.house import FewestInFlight, House, only, sent_to
 from tests.core.test_holding import ask, released
@@ -252,6 +254,26 @@ def test_shedding_takes_only_what_matters_less() -> None:
     house.brain._holding.shed("m", Tier.STANDARD, house.now, out)
     assert refused(out) == {"low": (503, "shed"), "low2": (503, "shed")}
     assert [held.request_id for held in house.brain.snapshot(house.now).held] == ["plain"]
+
+
+def test_whose_answer_has_begun_is_neither_shed_nor_pushed_out() -> None:
+    """It was evicted, and its client waits in the middle of a stream."""
+    config = BrainConfig(admission=AdmissionConfig(pace=False, max_queued=2), migration=MigrationConfig(enabled=True))
+    house = House(FewestInFlight(True), config)
+    house.add("a", kv_capacity_tokens=1000)
+    assert sent_to(ask(house, "low", 900, tier=Tier.LOW, resumable=True))
+    house.first("low-0")
+    assert sent_to(ask(house, "r", 900, tier=Tier.HIGH)) is None
+    house.tell(TimerFired(house.now, TIMER))
+    house.end("low-0", OutcomeKind.EVICTED, committed=True, resumable=True, output_tokens=50)
+    assert list(house.brain.queue_positions()) == ["low"]
+    assert only(ask(house, "s", 900, tier=Tier.LOW), Hold)
+    assert refused(ask(house, "t", 900)) == {"s": (503, "queue_full")}
+    assert refused(ask(house, "u", 900)) == {"u": (503, "queue_full")}
+    out: list[Command] = []
+    house.brain._holding.shed("m", Tier.HIGH, house.now, out)
+    assert refused(out) == {"t": (503, "shed")}
+    assert released(house.end("r-0")) == ["low"]
 
 
 def test_who_is_late_takes_no_room_that_one_in_time_waits_for() -> None:

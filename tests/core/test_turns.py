@@ -169,6 +169,24 @@ class TestDispensable:
     def test_nobody_in_an_empty_queue(self) -> None:
         assert Turns(alike).dispensable(0, "a") is None
 
+    def test_nobody_in_the_middle_of_an_answer(self) -> None:
+        turns, items = Turns(alike), [waiting(n, "ab"[n % 2], tier=n // 4 - 1) for n in range(8)]
+        begun = [items[0], items[2], items[1], items[7]]
+        for item in begun:
+            item.job.generated = 50
+        for item in items:
+            turns.add(item)
+
+        def victim(tier: int, tenant: str = "new") -> int:
+            found = turns.dispensable(tier, tenant)
+            assert found is not None
+            turns.remove(found)
+            return found.serial
+
+        assert [victim(1) for _ in range(4)] == [3, 5, 6, 4], "of each tier, though most of the lowest have begun"
+        assert turns.dispensable(1, "new") is None
+        assert serials(turns) == [7, 0, 1, 2]
+
     def test_equals_do_not_push_each_other_out(self) -> None:
         turns = Turns(alike)
         turns.add(waiting(1, "a"))

@@ -369,9 +369,9 @@ class Holding:
                     self._refuse(item.job, no_replica(item.job.request.id), out)
 
     def shed(self, model: str, below: int, at: float, out: list[Command]) -> None:
-        """Whoever waits for a model and is less important than this is refused: others need the room."""
+        """Who waits for a model, is less important than this and has not begun is refused: others need the room."""
         for queue in self._admission.lanes(model):
-            for item in [item for item in queue if item.job.request.tier < below]:
+            for item in [item for item in queue if item.job.request.tier < below and not item.job.generated]:
                 request_id = item.job.request.id
                 queue.remove(request_id)
                 text = "the model is overloaded, and more important requests wait"

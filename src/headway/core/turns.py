@@ -25,15 +25,17 @@ def discard(items: Sorted, key: tuple[float, int, Waiting]) -> None:
 
 
 class Line:
-    """Those of one tenant at one tier. `cost`: the sum of what they will be charged."""
+    """Those of one tenant at one tier. `cost`: the sum of what they will be charged; `begun`: how many of them wait in
+    the middle of an answer."""
 
-    __slots__ = ("cost", "late", "tenant", "timely")
+    __slots__ = ("begun", "cost", "late", "tenant", "timely")
 
     def __init__(self, tenant: str) -> None:
         self.tenant = tenant
         self.timely: Sorted = []
         self.late: Sorted = []
         self.cost = 0.0
+        self.begun = 0
 
     def __len__(self) -> int:
         return len(self.timely) + len(self.late)
@@ -106,6 +108,7 @@ class Turns:
             line = lines[item.tenant] = Line(item.tenant)
         insort(line.late if item.late else line.timely, key(item))
         line.cost += item.cost
+        line.begun += item.job.generated > 0
 
     def remove(self, item: Waiting) -> None:
         """It does not wait any more, or not where it did."""
@@ -113,6 +116,7 @@ class Turns:
         line = lines[item.tenant]
         discard(line.late if item.late else line.timely, key(item))
         line.cost -= item.cost
+        line.begun -= item.job.generated > 0
         if not line:
             del lines[item.tenant]
             if not lines:
@@ -194,19 +198,21 @@ class Turns:
 
     def dispensable(self, tier: int, tenant: str) -> Waiting | None:
         """Who goes if there is no room for one more of this tier and tenant: of the lowest tier (not above this one),
-        the last of the tenant that has most for its weight. None if the newcomer is that itself."""
-        lowest = self._descending[-1] if self._descending else tier
-        if lowest > tier:
-            return None
-        lines = self._tiers.get(lowest, {})
-        most = max(lines.values(), key=self._crowd, default=None)
-        if most is None:
-            return None
-        if lowest == tier:
-            own = (len(lines[tenant]) if tenant in lines else 0) + 1
-            if most.tenant == tenant or len(most) / self._weight(most.tenant) <= own / self._weight(tenant):
-                return None
-        return max(most, key=_serial)
+        the last of the tenant that has most for its weight. None if the newcomer is that itself. Whoever waits in the
+        middle of an answer is not dispensable."""
+        for lowest in reversed(self._descending):
+            if lowest > tier:
+                break
+            lines = self._tiers[lowest]
+            most = max((line for line in lines.values() if len(line) > line.begun), key=self._crowd, default=None)
+            if most is None:
+                continue
+            if lowest == tier:
+                own = (len(lines[tenant]) if tenant in lines else 0) + 1
+                if most.tenant == tenant or len(most) / self._weight(most.tenant) <= own / self._weight(tenant):
+                    break
+            return max((item for item in most if not item.job.generated), key=_serial)
+        return None
 
     def _crowd(self, line: Line) -> tuple[float, str]:
         return len(line) / self._weight(line.tenant), line.tenant
