@@ -187,6 +187,19 @@ def test_the_share_of_memory_holds_a_tenant_back_though_there_is_room() -> None:
     assert released(house.end("r-0")) == ["s"]
 
 
+def test_no_replica_is_kept_for_one_that_waits_for_its_share() -> None:
+    house = ready("a", bypass_max=1, tenants=(Tenant("t"),))
+    assert sent_to(ask(house, "own", 200, tenant="t"))
+    assert only(ask(house, "big", 900, tenant="t"), Hold)
+    assert sent_to(ask(house, "small", 50, tenant="t"))
+    house.end("small-0")
+    queue = house.brain._admission.queues["m"]
+    assert (queue.kept, queue.kept_for) == ("a", "big")
+    house.tell(TenantsChanged(house.now, (Tenant("t", kv_share=0.5),)))
+    assert (queue.kept, queue.kept_for) == ("", "")
+    assert sent_to(ask(house, "other", 700, tenant="u")) == "a"
+
+
 @pytest.mark.parametrize("binds_late", [True, False])
 def test_the_reserve_is_for_the_critical(binds_late: bool) -> None:
     house = ready("a", "b", binds_late=binds_late, reserved=0.5)

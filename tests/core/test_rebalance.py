@@ -46,6 +46,8 @@ class Told:
     def costs(
         self, demand: Demand, views: Sequence[ReplicaView], now: float, rng: Chance
     ) -> Sequence[tuple[float, ...]]:
+        if self.on == "nowhere":
+            return [(math.inf,) for _ in views]
         return [(0.0 if view.id == self.on else 1.0,) for view in views]
 
 
@@ -436,6 +438,55 @@ class TestUrgent:
         scene.run("own", "a", 200, tenant="t")
         assert only(scene.ask("urgent", prompt_tokens=200, tier=Tier.HIGH, tenant="t"), Hold)
         assert begun(scene.tick()) == []
+
+    def test_nobody_gives_way_to_one_that_waits_for_its_share(self) -> None:
+        """Its tenant has more than its share already: whatever room is made, it would not go."""
+        scene = Scene("a", "b", held=True)
+        scene.tell(TenantsChanged(scene.now, (Tenant("t", kv_share=0.10),)))
+        scene.run("own", "a", 1900, tenant="t")
+        scene.fill("a", 8, 900, tier=Tier.LOW)
+        scene.fill("b", 10, 900, tier=Tier.LOW)
+        for number in range(3):
+            assert only(scene.ask(f"more{number}", prompt_tokens=1900, tier=Tier.HIGH, tenant="t"), Hold)
+        assert begun(scene.tick()) == []
+        assert scene.brain._admission.queues["m"].kept == ""
+        self.want(scene, 1900)
+        assert [move[0] for move in begun(scene.tick())] == ["urgent"] * 2, "behind them is one that will"
+
+    @pytest.mark.parametrize("why", ["share", "fits", "helpless"])
+    def test_the_first_that_cannot_be_helped_keeps_no_other_from_it(self, why: str) -> None:
+        """They ask for the same replicas by different names."""
+        scene = Scene(held=True)
+        scene.join("a", "b", serves={"m": "m", "z": "m"})
+        scene.tell(TenantsChanged(scene.now, (Tenant("t", kv_share=0.02),)))
+        scene.run("own", "a", 300, tenant="t")
+        scene.fill("a", 6, 900, tier=Tier.CRITICAL)
+        for number in range(4):
+            scene.run(f"low{number}", "a", 900, tier=Tier.LOW)
+        scene.fill("b", 10, 900, tier=Tier.CRITICAL)
+        facts = {"share": {"tenant": "t"}, "fits": {}, "helpless": {"prompt_tokens": 9000}}
+        scene.told.on = "nowhere"
+        assert only(scene.ask("first", tier=Tier.CRITICAL, **facts[why]), Hold)
+        assert only(scene.ask("second", prompt_tokens=2000, model="z", tier=Tier.HIGH), Hold)
+        evicts = only(scene.tick(), Evict)
+        assert evicts != []
+        assert {evict.attempt_id[:3] for evict in evicts} == {"low"}
+
+    def test_room_is_made_where_it_can_be_used(self) -> None:
+        """Less would be lost at `b`, which is not as precise as the request wants; `c` takes none as long."""
+        scene = Scene(held=True)
+        scene.join("a", precision="bf16")
+        scene.join("b", precision="int4")
+        scene.join("c", precision="bf16", max_model_tokens=1500)
+        scene.wait(60.0)  # they are warm
+        for name, low in (("a", 1200), ("b", 800), ("c", 800)):
+            scene.fill(name, 6, 1200, tier=Tier.HIGH, precision_floor="any")
+            scene.run(f"low-{name}", name, low, tier=Tier.LOW, precision_floor="any")
+        facts = {"precision_floor": "bf16", "prompt_bytes": 20_000}
+        assert only(scene.ask("urgent", prompt_tokens=2000, tier=Tier.HIGH, **facts), Hold)
+        evicts = only(scene.tick(), Evict)
+        assert evicts != []
+        assert {evict.attempt_id[:5] for evict in evicts} == {"low-a"}
 
     def test_a_move_that_is_not_enough_is_not_made(self) -> None:
         scene = Scene("a", "b", "c", held=True)

@@ -186,18 +186,21 @@ class Holding:
     def _keep(self, queue: HoldQueue, pool: Pool, at: float) -> None:
         """Whoever is first and was overtaken often enough has a replica kept for it: the one with the most headroom, of
         those that could take it. Only that one is closed to the others: one huge prompt must not stop a fleet."""
+        admission, kept = self._admission, queue.find(queue.kept_for)
+        if kept is not None and admission.over_share(kept.job, pool.replicas):
+            queue.kept, queue.kept_for = ReplicaId(""), RequestId("")
         head = queue.outrun
-        if head is None:
+        if head is None or admission.over_share(head.job, pool.replicas):
             return
         job = head.job
         if queue.kept_for == job.request.id and pool.candidate(queue.kept) is not None:
             return
-        views = self._places(job, pool, at)
+        views = self.places(job, pool, at)
         if views:
             queue.kept = max(views, key=_headroom).spec.id
             queue.kept_for = job.request.id
 
-    def _places(self, job: Job, pool: Pool, at: float) -> list[ReplicaView]:
+    def places(self, job: Job, pool: Pool, at: float) -> list[ReplicaView]:
         """Candidates that could take one that waits, once they have room: large enough, not reserved for others, and
         not where it was lost."""
         avoided = self._avoided(job, pool, at)
@@ -385,14 +388,20 @@ class Holding:
         """How many wait for a model."""
         return sum(len(queue) for queue in self._admission.lanes(model))
 
-    def blocked(self, model: str, tier: int) -> Job | None:
-        """The first who waits for a model and is at least so important, None if nobody is. Whoever is forecast to fit
-        nowhere is none: engines will probably refuse it, whatever room others made for it."""
-        for queue in self._admission.lanes(model):
-            for item in islice(queue, 2):  # the very first may be one that was overtaken too often
-                if item.job.request.tier >= tier and not _doubtful(item.job, self._scheduler.pools[model]):
-                    return item.job
-        return None
+    def blocked(self, model: str, tier: int) -> list[Job]:
+        """The first of each lane of a model who is at least so important and would be helped by room. Whoever is
+        forecast to fit nowhere would not: engines will probably refuse it, whatever room others made for it. Nor would
+        those whose tenant has its share."""
+        admission, found = self._admission, []
+        pool = self._scheduler.pools[model]
+        for queue in admission.lanes(model):
+            near = (item.job for item in islice(queue, admission.config.scan))
+            able = (job for job in near if not admission.over_share(job, _reached(job, pool).replicas))
+            for job in islice(able, 2):  # the very first may be one that was overtaken too often
+                if job.request.tier >= tier and not _doubtful(job, pool):
+                    found.append(job)
+                    break
+        return found
 
     @property
     def unchecked(self) -> bool:
@@ -427,6 +436,11 @@ class Holding:
             return None
         position = queue.position(item)
         return position, queue.wait_s(item, position, at)
+
+
+def _reached(job: Job, pool: Pool) -> Pool:
+    """Those of a pool that are precise enough for a request."""
+    return pool.reaching(job.request.precision_floor)
 
 
 def _doubtful(job: Job, pool: Pool) -> bool:

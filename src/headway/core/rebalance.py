@@ -267,20 +267,25 @@ class Rebalance:
                     yield best
 
     def _urgent(self, pool: Pool, at: float) -> Iterator[Plan]:
-        """Somebody important fits nowhere: make room by a move if there is room in all, else by evictions."""
-        heads = [head for name in self._names if (head := self._holding.blocked(name, Tier.HIGH)) is not None]
-        if not heads or not pool.candidates:
-            return
-        head = heads[0]
-        if any(self._holding.fits(head, view, at) for view in pool.candidates):
-            return  # it is not memory that it waits for
-        evictions = list(self._room_for(head, pool, at))
-        yield from evictions or self._room_by_moving(head, pool, at)
+        """Somebody important fits nowhere: make room by a move if there is room in all, else by evictions. One look
+        makes room for one: the first for whom it can be made, whatever name or precision it asked for."""
+        heads = [head for name in self._names for head in self._holding.blocked(name, Tier.HIGH)]
+        for head in sorted(heads, key=_precedence):
+            request = head.request
+            views = self._holding.places(
+                head, self._scheduler.pools[request.model].reaching(request.precision_floor), at
+            )
+            if not views or any(self._holding.fits(head, view, at) for view in views):
+                continue  # it is not memory that it waits for
+            plans = [*self._room_for(head, views, at)] or [*self._room_by_moving(head, views, pool, at)]
+            if plans:
+                yield from plans
+                return
 
-    def _room_for(self, head: Job, pool: Pool, at: float) -> Iterator[Plan]:
-        """Evict from one replica what matters less than this request, as little as is enough for it to fit."""
+    def _room_for(self, head: Job, views: Sequence[ReplicaView], at: float) -> Iterator[Plan]:
+        """Evict from one of these replicas what matters less than this request, as little as is enough for it."""
         least, chosen = (math.inf, math.inf), []
-        for view in pool.candidates:
+        for view in views:
             replica = self._fleet.replicas[view.id]
             below = [
                 entry
@@ -299,9 +304,9 @@ class Rebalance:
         for entry in chosen:
             yield Plan(entry, None, "urgent")
 
-    def _room_by_moving(self, head: Job, pool: Pool, at: float) -> Iterator[Plan]:
-        """One move that is enough, if there is room in all: the smallest."""
-        roomy = max(pool.candidates, key=lambda view: (view.headroom_tokens, view.id))
+    def _room_by_moving(self, head: Job, views: Sequence[ReplicaView], pool: Pool, at: float) -> Iterator[Plan]:
+        """One move away from the roomiest of these replicas that is enough, if there is room in all: the smallest."""
+        roomy = max(views, key=lambda view: (view.headroom_tokens, view.id))
         replica, missing = self._fleet.replicas[roomy.id], head.part.peak - roomy.headroom_tokens
         if sum(max(0.0, view.headroom_tokens) for view in pool.candidates) <= head.part.peak:
             return
@@ -384,6 +389,10 @@ class Rebalance:
 
 def _standing(pool: Pool) -> list[tuple[Replica, ReplicaView]]:
     return [(replica, replica.view) for replica in pool.replicas if replica.view is not None]
+
+
+def _precedence(job: Job) -> tuple[int, float]:
+    return -job.request.tier, job.arrived_at
 
 
 def _outstanding(entry: Entry) -> tuple[int, str]:
