@@ -90,6 +90,53 @@ def test_a_flood_does_not_delay_the_other_tenant() -> None:
     assert "one" in went[:2]
 
 
+def served(house: House, tenant: str) -> float:
+    return house.brain._admission.queues["m"].turns._served.get(tenant, 0.0)
+
+
+def test_a_turn_is_charged_once_however_often_it_is_taken() -> None:
+    house = ready("a", "b")
+    for name in ("r", "s"):
+        ask(house, name, 900, tenant="other")
+    assert only(ask(house, "x", 600, tenant="t"), Hold)
+    assert sent_to(house.end("r-0")) == "a"
+    assert served(house, "t") == 600.0
+    assert only(house.end("x-0", OutcomeKind.CONNECT_FAILED), Hold)
+    assert sent_to(house.end("s-0")) is not None
+    assert served(house, "t") == 600.0
+    assert only(ask(house, "again", 900, tenant="t"), Hold)
+
+
+def test_what_was_charged_and_never_served_is_given_back() -> None:
+    house = ready("a", "b")
+    for name in ("r", "s"):
+        ask(house, name, 900, tenant="other")
+    assert only(ask(house, "x", 600, tenant="t"), Hold)
+    house.end("r-0")
+    assert only(house.end("x-0", OutcomeKind.CONNECT_FAILED), Hold)
+    house.tell(RequestCancelled(house.now, RequestId("x")))
+    assert served(house, "t") == 0.0
+
+
+def test_what_went_before_anybody_waited_was_not_charged_and_earns_no_credit() -> None:
+    """Their outputs are much shorter than believed, which is mended for those only that were charged."""
+    house = House(FewestInFlight(True), BrainConfig(admission=AdmissionConfig(pace=False, queue_timeout_s=500.0)))
+    house.add("a", kv_capacity_tokens=4000)
+    facts = {"prompt_tokens": 100, "max_output_tokens": 500}
+    count = 0
+    while sent_to(house.ask(f"x{count}", tenant="x", **facts)):
+        count += 1
+    tenant_of = {f"x{count}": "x"}
+    for number in range(16):
+        tenant_of[f"more{number}"] = "xy"[number // 8]
+        house.ask(f"more{number}", tenant="xy"[number // 8], **facts)
+    order: list[str] = []
+    for number in range(count):
+        house.first(f"x{number}-0")
+        order += released(house.wait(0.2).end(f"x{number}-0", output_tokens=2))
+    assert [tenant_of[name] for name in order[:10]].count("x") == 5
+
+
 @pytest.mark.parametrize(("weight", "share"), [(1.0, 0.5), (3.0, 0.75)])
 def test_backlogged_tenants_get_their_shares(weight: float, share: float) -> None:
     house = ready("a", tenants=(Tenant("x", weight=weight), Tenant("y")))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headway.core.constants import AdmissionConfig
 from headway.core.entries import Job, Tries
 from headway.core.ids import ReplicaId, RequestId
-from headway.core.queue import HoldQueue
+from headway.core.queue import HoldQueue, cost
 from headway.core.tenant import Tier
 from tests.core.house import demand, outlook, request
 
@@ -314,3 +314,19 @@ def test_what_is_kept_is_kept_from_those_who_matter_no_more() -> None:
     assert queue.kept_from(request("r0")) == ""
     assert queue.kept_from(request("x", tier=1)) == ""
     assert queue.kept_from(request("x", tier=-1)) == "a"
+
+
+def test_turns_are_paid_for_once_and_only_by_who_waited() -> None:
+    queue, one, begun = HoldQueue(AdmissionConfig()), job("one"), job("begun")
+    assert cost(one) == 100 + 2 * 50.0
+    begun.generated = 7
+    queue.push(one, 0.0)
+    queue.push(begun, 0.0)
+    queue.release(RequestId("begun"), 1.0)
+    assert (queue.turns._served[""], begun.charged) == (0.0, 0.0)
+    queue.release(RequestId("one"), 1.0)
+    assert (queue.turns._served[""], one.charged, cost(one)) == (200.0, 200.0, 0.0)
+    queue.mend(begun, 90)
+    assert queue.turns._served[""] == 200.0, "nothing was guessed"
+    queue.mend(one, 10)
+    assert queue.turns._served[""] == 100 + 2 * 10.0

@@ -94,11 +94,10 @@ class Admission:
 
     def ended(self, job: Job, tokens: int | None) -> None:
         """A request ended after so many tokens, None if it was never served: its tenant was charged a guess."""
-        asked = job.asked
-        self.tenancy.left(asked, tokens)
-        queue = self.queues.get(lane(asked.request)) if self.queues and tokens is not None else None
+        self.tenancy.left(job.asked, tokens)
+        queue = self.queues.get(lane(job.request)) if job.charged else None
         if queue is not None:
-            queue.turns.charge(asked.request.tenant, 2.0 * ((tokens or 0) - asked.output_mean))
+            queue.mend(job, tokens)
 
     def due(self, job: Job, views: Sequence[ReplicaView]) -> float:
         """The last moment at which a request can go and keep its TTFT objective, if all goes as it mostly does.

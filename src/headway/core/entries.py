@@ -197,11 +197,11 @@ class Job:
     can go and keep its TTFT objective, once that was asked for; `asked`: what was believed when it came, which its
     tenant was charged for. What it has gone through since: `generated` tokens by earlier attempts, the `move` under
     way, how many there were (`moved_at`: the last), the replica that it `left` for none, how often it was evicted and
-    outlived a replica; `waits_from`: when it was held last.
+    outlived a replica; `waits_from`: when it was held last. `charged`: tokens that its tenant's turns were charged.
     """
 
     __slots__ = (
-        "arrived_at", "asked", "at_least", "attempt", "demand", "due", "evictions", "failovers", "generated",
+        "arrived_at", "asked", "at_least", "attempt", "charged", "demand", "due", "evictions", "failovers", "generated",
         "held", "left", "matches", "move", "moved_at", "moves", "part", "request", "terms", "tries", "waits_from",
     )  # fmt: skip
 
@@ -227,6 +227,7 @@ class Job:
         failovers: int = 0,
         left: ReplicaSpec | None = None,
         waits_from: float = -math.inf,
+        charged: float = 0.0,
     ) -> None:
         self.request = request
         self.asked = asked
@@ -248,6 +249,7 @@ class Job:
         self.failovers = failovers
         self.left = left
         self.waits_from = waits_from
+        self.charged = charged
 
 
 @final

@@ -84,7 +84,7 @@ class Holding:
         if queue is not None:
             if queue or queue.losing(at):
                 queue.pass_by(request, at)
-            queue.turns.charge(request.tenant, cost(job))
+            queue.charge(job, cost(job))
         self._send(job, choice, at, out)
 
     def choose(

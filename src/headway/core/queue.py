@@ -200,13 +200,25 @@ class HoldQueue:
     def release(self, request_id: RequestId, at: float) -> None:
         """It was dispatched."""
         item = self._items[request_id]
-        self.turns.charge(item.tenant, item.cost)
+        self.charge(item.job, item.cost)
         if self._released_at is not None:
             self._gaps += 1
             self.pace_s += max(_PACE_STEP, 1.0 / self._gaps) * (at - self._released_at - self.pace_s)
         self._released_at = at
         self._hopes.released(item)
         self.remove(request_id)
+
+    def charge(self, job: Job, tokens: float) -> None:
+        """It goes, and that is its tenant's turn (`cost`)."""
+        if tokens:
+            job.charged = tokens
+            self.turns.charge(job.request.tenant, tokens)
+
+    def mend(self, job: Job, tokens: int | None) -> None:
+        """It ended after so many tokens of output, None if it was never served: the charge was a guess."""
+        if job.charged:
+            wrong = 2.0 * (tokens - job.asked.output_mean) if tokens is not None else -job.charged
+            self.turns.charge(job.request.tenant, wrong)
 
     def pass_by(self, request: RequestInfo, at: float) -> None:
         """Somebody goes at once while others wait."""
@@ -327,7 +339,10 @@ def _was_away(job: Job) -> bool:
 
 
 def cost(job: Job) -> float:
-    """What a request is charged in turns: its uncached input, and its output twice (it takes that much longer)."""
+    """What a request is charged in turns: its uncached input, and its output twice (it takes that much longer). Once:
+    that it waits and goes again is not its tenant's doing. One that went when nobody waited goes on for nothing."""
+    if job.charged or job.generated:
+        return 0.0
     demand = job.demand
     cached = max(demand.hits.values(), default=0)
     return demand.prompt_tokens - cached + 2.0 * demand.output_mean
