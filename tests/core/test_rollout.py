@@ -1,6 +1,7 @@
 """A new version gets its share and no more, in whatever row of dispatches one looks at."""
 
 import itertools
+import random
 from collections.abc import Iterable
 
 import pytest
@@ -86,7 +87,7 @@ def test_versions_are_not_remembered_for_ever() -> None:
     rollout = Rollout(0.05, 0.0)
     for number in range(200):
         rollout.reset([OLD, f"v{number:03d}"], float(number))
-    assert len(rollout.newcomers) < 40
+    assert len(rollout.newcomers) == 33, "the one that is there, and 32 that were"
     rollout.reset([OLD, "v000"], 300.0)
     assert "v000" in rollout.newcomers, "so long gone that it is new again"
 
@@ -114,8 +115,34 @@ def test_sessions_wait_for_no_credit_but_leave_none_to_others() -> None:
     rollout.closed({OLD, NEW}, 100.0)
     for _ in range(20):
         assert NEW not in rollout.closed({OLD, NEW}, 100.0, 0.01)
-        rollout.sent(NEW, 100.0)
+        rollout.sent(NEW, 100.0, 0.01)
     assert NEW in rollout.closed({OLD, NEW}, 100.0)
+    assert play(rollout, [100.0] * 125).count(True) == 1, "a flood of one session leaves a debt, but a bounded one"
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.9, 1.0])
+def test_it_gets_its_share_however_many_have_sessions(part: float) -> None:
+    rollout, chance = begun(), random.Random(3)
+    new, count = 0, 8_000
+    for _ in range(count):
+        place = chance.random() if chance.random() < part else None
+        version = OLD if NEW in rollout.closed({OLD, NEW}, 100.0, place) else NEW
+        rollout.sent(version, 100.0, place)
+        new += version == NEW
+    assert new / count == pytest.approx(0.05, abs=0.002)
+
+
+def test_a_session_that_had_nowhere_else_to_go_leaves_no_debt_and_takes_none_away() -> None:
+    rollout = begun()
+    rollout.closed({OLD, NEW}, 100.0)
+    rollout.sent(NEW, 100.0, 0.5)
+    assert rollout.newcomers[NEW].credit == 0.0
+    for _ in range(3):
+        rollout.sent(NEW, 100.0, 0.01)
+    owed = rollout.newcomers[NEW].credit
+    assert owed == pytest.approx(-3 * 0.95)
+    rollout.sent(NEW, 100.0)
+    assert rollout.newcomers[NEW].credit == owed
 
 
 @given(

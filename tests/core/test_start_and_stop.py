@@ -49,6 +49,16 @@ def test_a_new_version_gets_five_percent_at_first() -> None:
     assert decision(house.ask("last")).exclusions.get("rollout") == 1
 
 
+@pytest.mark.slow
+def test_five_percent_of_all_whether_or_not_they_have_sessions() -> None:
+    house = versions()
+    went = [
+        serve(house, 1, prefix=f"{number}-", session_key="" if number % 2 else f"session {number}")[0]
+        for number in range(2000)
+    ]
+    assert went.count("n") == pytest.approx(100, abs=8)
+
+
 def test_and_five_percent_more_each_minute_until_it_may_have_all() -> None:
     house = versions()
     serve(house, 1)

@@ -73,7 +73,7 @@ class Attempts:
         attempt = job.attempt = attempt_id(request_id, number)
         self.open(job, attempt, Expected(demand, job.part), view, expected, at)
         self.relief.served(request, at)
-        terms, told = job.terms, self._scheduler.sent(named, spec, at, job.terms.asked)
+        terms, told = job.terms, self._scheduler.sent(request, spec, at, job.terms.asked)
         model, told = spec.serves.get(named, named), terms.disclosed + told
         out.append(Dispatch(request_id, attempt, view.id, model, terms.max_tokens, terms.logprobs, told, resumes))
         waited = at - max(job.arrived_at, job.waits_from)

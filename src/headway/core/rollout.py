@@ -7,17 +7,22 @@ replica became usable.
 
 The share is kept by a credit: each dispatch of the model adds the share of that moment, each one to the new version
 takes 1, and it never holds more than 1. So in any row of dispatches, wherever it begins, the new version gets at most
-the sum of its shares and one more, and a version that was idle cannot save up for a flood.
+the sum of its shares and one more (sessions apart), and a version that was idle cannot save up for a flood.
 
 Sessions would go to and fro between versions by that. So a session may use a new version if its place among all of
 them lies below the share: once it may it always may, for the share only grows, and its affinity decides whether it
-does. Its dispatches are charged like all, so that others leave room; it waits for no credit itself. Times in seconds.
+does. Its dispatches are charged like all, so that others leave room; it waits for no credit itself, and leaves a debt
+(at most `_DEBT`). Times in seconds.
 """
 
 from collections.abc import Iterable, Set
 from typing import Final
 
 _MOST: Final = 32  # versions of a model that are remembered, if none of its replicas has them
+
+_DEBT: Final = 5.0
+"""So many dispatches sessions may take in advance. (If none, a new version that may have 5 % gets 6 where half are of
+sessions. If any number, one busy session would shut it to all others.)"""
 
 
 class Newcomer:
@@ -60,7 +65,8 @@ class Rollout:
                     self.newcomers[version] = Newcomer()
         if present and present.keys() <= self.newcomers.keys():  # somebody must take what the new ones may not
             del self.newcomers[min(present, key=self._seen.__getitem__)]
-        for version in [version for version in self._seen if version not in present][: len(self._seen) - _MOST]:
+        gone = [version for version in self._seen if version not in present]
+        for version in gone[: max(0, len(gone) - _MOST)]:
             del self._seen[version]
             self.newcomers.pop(version, None)
 
@@ -78,8 +84,14 @@ class Rollout:
                 shut.append(version)
         return frozenset(shut)
 
-    def sent(self, version: str, at: float) -> None:
-        """A dispatch went to a replica of this version."""
+    def sent(self, version: str, at: float, place: float | None = None) -> None:
+        """A dispatch went to a replica of this version; `place` of its session as for `closed`. One that went there
+        though it might not had nowhere else to go: that leaves no debt."""
         for name, newcomer in self.newcomers.items():
-            earned = newcomer.credit + newcomer.share(self._per_minute, at)
-            newcomer.credit = max(0.0, earned - 1.0) if name == version else min(1.0, earned)
+            share = newcomer.share(self._per_minute, at)
+            earned = newcomer.credit + share
+            if name == version:
+                least = -_DEBT if place is not None and place < share else 0.0
+                newcomer.credit = max(min(newcomer.credit, least), earned - 1.0)
+            else:
+                newcomer.credit = min(1.0, earned)

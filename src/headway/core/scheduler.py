@@ -90,12 +90,12 @@ class Scheduler:
         self._serves = {replica_id: tuple(pools) for replica_id, pools in serves.items()}
         self._regrouped = True
 
-    def sent(self, model: str, spec: ReplicaSpec, at: float, asked: str = "") -> tuple[tuple[str, str], ...]:
+    def sent(self, request: RequestInfo, spec: ReplicaSpec, at: float, asked: str = "") -> tuple[tuple[str, str], ...]:
         """A request goes there. What its client is to be told about it, as response headers. `asked`: the model that
-        this one answers for."""
-        pool = self.pools[model]
+        its model answers for."""
+        pool = self.pools[request.model]
         if pool.rollout.newcomers:
-            pool.rollout.sent(spec.version, at)
+            pool.rollout.sent(spec.version, at, _among_sessions(request))
         if asked in self.pools:
             return self.pools[asked].variants.stood_in(spec)
         return () if pool.variants.uniform else pool.variants.disclosed(spec)
@@ -247,9 +247,8 @@ class Scheduler:
         at: float,
     ) -> tuple[Sequence[ReplicaView], dict[str, int]]:
         """Without the new versions that have had their share, if there is anybody else for this request."""
-        session = request.session_key
-        where = place(request.tenant, session) / CIRCLE if session else None
-        closed = pool.rollout.closed({view.spec.version for view in pool.candidates}, at, where)
+        versions = {view.spec.version for view in pool.candidates}
+        closed = pool.rollout.closed(versions, at, _among_sessions(request))
         left = [view for view in views if view.spec.version not in closed]
         if not left:  # they may be all that was asked about, or all there is
             others = [view for view in pool.candidates if view.spec.version not in closed]
@@ -348,6 +347,12 @@ def bound(job: Job, pool: Pool, avoid: Avoid | None) -> Avoid:
         return avoid(replica_id, why) if avoid is not None else ""
 
     return avoids
+
+
+def _among_sessions(request: RequestInfo) -> float | None:
+    """The place of a request's session among all, from 0 to 1, None if it has none."""
+    session = request.session_key
+    return place(request.tenant, session) / CIRCLE if session else None
 
 
 def forecast(demand: Demand, view: ReplicaView) -> Forecast:
