@@ -1,6 +1,8 @@
 """Whose turn it is: tiers, then tenants by what they were served, then deadlines."""
 
+import itertools
 import math
+import random
 from collections import Counter
 
 import pytest
@@ -137,6 +139,84 @@ def test_positions_are_exact_for_one_tenant_and_near_for_several() -> None:
     order = list(turns)
     for item in items:
         assert abs(turns.ahead(item) - order.index(item)) <= 2
+
+
+class Named(str):
+    """The name of a tenant that counts how often any of its like is looked at."""
+
+    __slots__ = ()
+    looks = 0
+
+    def __hash__(self) -> int:
+        Named.looks += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        Named.looks += 1
+        return super().__eq__(other)
+
+    def __lt__(self, other: str) -> bool:
+        Named.looks += 1
+        return super().__lt__(other)
+
+
+def looked_at(tenants: int) -> dict[str, int]:
+    """How many looks at tenants it takes to do each thing once while so many of them wait, two of each."""
+
+    def weight(_tenant: str) -> float:
+        Named.looks += 1
+        return 1.0
+
+    turns, found, items = Turns(weight), {}, []
+    for number in range(2 * tenants):
+        items.append(waiting(number, Named(f"t{number % tenants}"), cost=10.0 + number % 7))
+        turns.add(items[-1])
+    for item in items[:tenants:2]:
+        turns.charge(item.tenant, item.cost)
+    newcomer = waiting(2 * tenants, Named("new"))
+
+    def go() -> None:
+        first = next(iter(turns))
+        turns.charge(first.tenant, first.cost)
+        turns.remove(first)
+
+    for name, step in {
+        "come": lambda: turns.add(newcomer),
+        "may it go": lambda: turns.first(0, newcomer.tenant),
+        "ahead": lambda: turns.ahead(newcomer),
+        "ahead of the last": lambda: turns.ahead(items[-1]),
+        "count": lambda: turns.from_tier(0) + turns.timely_from(0),
+        "scan": lambda: list(itertools.islice(turns, 32)),
+        "go": go,
+        "mend": lambda: turns.charge(items[tenants // 2].tenant, -5.0),
+        "leave": lambda: turns.remove(items[-1]),
+    }.items():
+        before = Named.looks
+        step()
+        found[name] = Named.looks - before
+    return found
+
+
+def test_a_step_costs_the_same_however_many_tenants_wait() -> None:
+    """But for searches in sorted lists, by halves."""
+    few, many = looked_at(100), looked_at(1600)
+    assert sum(few.values()) > 0
+    for name, looks in many.items():
+        assert looks <= few[name] + 40, name
+
+
+@pytest.mark.parametrize("tenants", [20, 150])
+def test_positions_among_many_tenants_are_near(tenants: int) -> None:
+    """Those who are asked stand for the others. (If all were, places would be off by a thirtieth of the line.)"""
+    turns, items, chance = Turns(alike), [], random.Random(1)
+    for number in range(3 * tenants):
+        items.append(waiting(number, f"t{chance.randrange(tenants)}", cost=chance.uniform(5.0, 15.0)))
+        turns.add(items[-1])
+    for number in range(0, tenants, 3):
+        turns.charge(f"t{number}", chance.uniform(0.0, 13.0))
+    order = {item.serial: place for place, item in enumerate(turns)}
+    off = [abs(turns.ahead(item) - order[item.serial]) for item in items[::5]]
+    assert sum(off) / len(off) <= 0.06 * len(items)
 
 
 class TestDispensable:

@@ -6,17 +6,22 @@ cannot any more. Turns follow start-time fair queueing (Goyal, Vin and Cheng 199
 virtual time by tokens over weight, the lowest goes next, and whoever was away starts at the present one, so that
 nobody saves up turns. What may go at all, and where to, is not known here (admission, holding).
 
-Lists are kept sorted by bisection: an insertion costs a search and a move of a few pointers.
+Lists are kept sorted by bisection: an insertion costs a search and a move of a few pointers. So are the tenants of a
+tier: there may be thousands, and none is looked at whose turn it is not.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heappush, heapreplace
+from typing import Final
 
 from headway.core.entries import Waiting
 
 Sorted = list[tuple[float, int, Waiting]]
 """By a time or a number, then by order of arrival (which is unique, so items are never compared)."""
+
+_SURVEYED: Final = 32
+"""So many tenants, or up to twice as many, are asked how many of theirs go before somebody; they stand for all."""
 
 
 def discard(items: Sorted, key: tuple[float, int, Waiting]) -> None:
@@ -58,12 +63,39 @@ def key(item: Waiting) -> tuple[float, int, Waiting]:
     return (0.0 if item.late else item.due, item.serial, item)
 
 
+class Level:
+    """The lines of one tier, by tenant and in `order` of the virtual times at which their next requests start. `count`:
+    of all who wait there; `timely`: of those who can still keep their objective."""
+
+    __slots__ = ("count", "lines", "order", "timely")
+
+    def __init__(self) -> None:
+        self.lines: dict[str, Line] = {}
+        self.order: list[tuple[float, str, Line]] = []
+        self.count = self.timely = 0
+
+    def add(self, line: Line, start: float) -> None:
+        """One more tenant waits."""
+        self.lines[line.tenant] = line
+        insort(self.order, (start, line.tenant, line))
+
+    def remove(self, line: Line, start: float) -> None:
+        """Nobody of this tenant waits any more."""
+        del self.lines[line.tenant]
+        del self.order[bisect_left(self.order, (start, line.tenant))]
+
+    def move(self, line: Line, start: float, later: float) -> None:
+        """The next one starts at another time."""
+        del self.order[bisect_left(self.order, (start, line.tenant))]
+        insort(self.order, (later, line.tenant, line))
+
+
 class Turns:
     """The lines of one pool. `weight` tells a tenant's share."""
 
     def __init__(self, weight: Callable[[str], float]) -> None:
         self._weight = weight
-        self._tiers: dict[int, dict[str, Line]] = {}
+        self._tiers: dict[int, Level] = {}
         self._descending: list[int] = []
         self._served: dict[str, float] = {}
         self._clock = 0.0
@@ -71,17 +103,21 @@ class Turns:
     def __iter__(self) -> Iterator[Waiting]:
         """In the order in which they would go, if everybody fitted."""
         for tier in self._descending:
-            lines = self._tiers[tier]
-            if len(lines) == 1:
-                for line in lines.values():
-                    yield from line
+            level = self._tiers[tier]
+            if len(level.order) == 1:
+                yield from level.order[0][2]
             else:
-                yield from self._merged(lines)
+                yield from self._merged(level.order)
 
-    def _merged(self, lines: dict[str, Line]) -> Iterator[Waiting]:
-        heap = [(self._start(line.tenant), line.tenant, iter(line)) for line in lines.values()]
-        heapify(heap)
-        while heap:
+    def _merged(self, order: list[tuple[float, str, Line]]) -> Iterator[Waiting]:
+        """By turns. Who has had one takes the next as much later as that cost; nobody is looked at before its first."""
+        heap: list[tuple[float, str, Iterator[Waiting]]] = []
+        waiting = iter(order)
+        coming = next(waiting, None)
+        while heap or coming is not None:
+            if coming is not None and (not heap or coming[:2] < heap[0][:2]):
+                heappush(heap, (coming[0], coming[1], iter(coming[2])))
+                coming = next(waiting, None)
             start, tenant, rest = heap[0]
             item = next(rest, None)
             if item is None:
@@ -97,38 +133,46 @@ class Turns:
 
     def add(self, item: Waiting) -> None:
         """It waits."""
-        if not self._waits(item.tenant):
-            self._served[item.tenant] = self._start(item.tenant)
-        lines = self._tiers.get(item.tier)
-        if lines is None:
-            lines = self._tiers[item.tier] = {}
+        tenant = item.tenant
+        if not self._waits(tenant):
+            self._served[tenant] = self._start(tenant)
+        level = self._tiers.get(item.tier)
+        if level is None:
+            level = self._tiers[item.tier] = Level()
             self._descending = sorted(self._tiers, reverse=True)
-        line = lines.get(item.tenant)
+        line = level.lines.get(tenant)
         if line is None:
-            line = lines[item.tenant] = Line(item.tenant)
+            line = Line(tenant)
+            level.add(line, self._served[tenant])
         insort(line.late if item.late else line.timely, key(item))
         line.cost += item.cost
         line.begun += item.job.generated > 0
+        level.count += 1
+        level.timely += not item.late
 
     def remove(self, item: Waiting) -> None:
         """It does not wait any more, or not where it did."""
-        lines = self._tiers[item.tier]
-        line = lines[item.tenant]
+        level = self._tiers[item.tier]
+        line = level.lines[item.tenant]
         discard(line.late if item.late else line.timely, key(item))
         line.cost -= item.cost
         line.begun -= item.job.generated > 0
+        level.count -= 1
+        level.timely -= not item.late
         if not line:
-            del lines[item.tenant]
-            if not lines:
+            level.remove(line, self._served[item.tenant])
+            if not level.lines:
                 del self._tiers[item.tier]
                 self._descending.remove(item.tier)
 
     def demote(self, item: Waiting) -> None:
         """It cannot keep its objective any more: behind those of its line that can."""
-        line = self._tiers[item.tier][item.tenant]
+        level = self._tiers[item.tier]
+        line = level.lines[item.tenant]
         discard(line.timely, key(item))
         item.late = True
         insort(line.late, key(item))
+        level.timely -= 1
 
     def promote(self, item: Waiting) -> None:
         """It has waited long: one tier up. (Added before it is removed, for a tenant that leaves loses its turn.)"""
@@ -144,7 +188,11 @@ class Turns:
         start = self._start(tenant)
         if tokens > 0.0:
             self._clock = max(self._clock, start)
-        self._served[tenant] = start + tokens / self._weight(tenant)
+        served = self._served[tenant] = start + tokens / self._weight(tenant)
+        for level in self._tiers.values():
+            line = level.lines.get(tenant)
+            if line is not None:
+                level.move(line, start, served)
 
     def first(self, tier: int, tenant: str) -> bool:
         """Whether somebody of this tenant and tier who comes now would go before all who wait, or beside its own: may
@@ -153,47 +201,51 @@ class Turns:
             return True
         if tier < self._descending[0]:
             return False
-        lines = self._tiers[tier]
-        start = self._start(tenant)
-        return all(start <= self._start(other) for other in lines)
+        return self._start(tenant) <= self._tiers[tier].order[0][0]
 
     def ahead(self, item: Waiting) -> int:
         """How many go before it: exact if only its own tenant waits at its tier, else as turns will probably fall."""
-        lines = self._tiers[item.tier]
-        own = lines[item.tenant]
+        level = self._tiers[item.tier]
+        own = level.lines[item.tenant]
         before = index = own.index(item)
-        before += sum(len(line) for tier in self._tiers if tier > item.tier for line in self._tiers[tier].values())
-        if len(lines) > 1:
-            start = self._start(item.tenant) + index * own.cost / len(own) / self._weight(item.tenant)
-            for line in lines.values():
-                if line is not own:
-                    served = (start - self._start(line.tenant)) * self._weight(line.tenant)
-                    turns = int(served * len(line) / line.cost) + 1 if line.cost > 0.0 else len(line)
-                    before += min(len(line), max(0, turns))
-        return before
+        before += sum(each.count for tier, each in self._tiers.items() if tier > item.tier)
+        if len(level.order) == 1:
+            return before
+        start = self._served[item.tenant] + index * own.cost / len(own) / self._weight(item.tenant)
+        earlier = bisect_left(level.order, (start, item.tenant))
+        asked = level.order[: earlier : 1 + earlier // _SURVEYED]
+        turns = sum(self._turns(line, start - since) for since, _, line in asked if line is not own)
+        return before + (round(turns * earlier / len(asked)) if asked else 0)
+
+    def _turns(self, line: Line, passed: float) -> int:
+        """How many of a line go until so much virtual time has passed."""
+        if line.cost <= 0.0:
+            return len(line)
+        return min(len(line), int(passed * self._weight(line.tenant) * len(line) / line.cost) + 1)
 
     def from_tier(self, tier: int) -> int:
         """How many wait at this tier or a higher one."""
-        return sum(len(line) for at, lines in self._tiers.items() if at >= tier for line in lines.values())
+        return sum(level.count for at, level in self._tiers.items() if at >= tier)
 
     def timely_from(self, tier: int) -> int:
         """How many of these can still keep their objective."""
-        return sum(len(line.timely) for at, lines in self._tiers.items() if at >= tier for line in lines.values())
+        return sum(level.timely for at, level in self._tiers.items() if at >= tier)
 
     def late(self) -> Iterator[tuple[tuple[int, str], Sorted]]:
         """Tier and tenant of each line, and its late ones in order."""
-        for tier, lines in self._tiers.items():
-            for line in lines.values():
+        for tier, level in self._tiers.items():
+            for line in level.lines.values():
                 yield (tier, line.tenant), line.late
 
     def late_of(self, tier: int, tenant: str) -> int:
         """How many of this tier and tenant are late."""
-        line = self._tiers.get(tier, {}).get(tenant)
+        level = self._tiers.get(tier)
+        line = level.lines.get(tenant) if level is not None else None
         return len(line.late) if line is not None else 0
 
     def late_rank(self, item: Waiting) -> int:
         """The place of one that waits among the late ones of its line, from 1; behind all of them if it is not late."""
-        line = self._tiers[item.tier][item.tenant]
+        line = self._tiers[item.tier].lines[item.tenant]
         return bisect_left(line.late, key(item)) + 1 if item.late else len(line.late) + 1
 
     def dispensable(self, tier: int, tenant: str) -> Waiting | None:
@@ -203,7 +255,7 @@ class Turns:
         for lowest in reversed(self._descending):
             if lowest > tier:
                 break
-            lines = self._tiers[lowest]
+            lines = self._tiers[lowest].lines
             most = max((line for line in lines.values() if len(line) > line.begun), key=self._crowd, default=None)
             if most is None:
                 continue
@@ -223,7 +275,7 @@ class Turns:
         return served if served >= self._clock or self._waits(tenant) else self._clock
 
     def _waits(self, tenant: str) -> bool:
-        return any(tenant in lines for lines in self._tiers.values())
+        return any(tenant in level.lines for level in self._tiers.values())
 
 
 def _serial(item: Waiting) -> int:
