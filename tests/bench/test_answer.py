@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.bench.answer import Stream, refused, whole
+from headway.core.commands import SHED
 from tests.bench.scripted import DONE, GOOD, USAGE, event, piece
 
 BODY = b"".join(GOOD[1:])  # type: ignore[arg-type]
@@ -97,15 +98,14 @@ def test_whole_answers(body: object, word: str) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "kind", "word"),
     [
-        (503, "queue_full", "shed", "queue_full"),
-        (503, "shed", "shed", "shed"),
-        (503, "new_sessions_refused", "shed", "new_sessions_refused"),
-        (503, "wait_too_long", "shed", "wait_too_long"),
-        (429, "queue_timeout", "shed", "queue_timeout"),
+        *((status, code, "shed", code) for status, code in sorted(SHED)),
+        (503, "no_replica", "server_error", "503 no_replica"),  # a failure in the gateway's books
+        (504, "upstream_failed", "server_error", "504 upstream_failed"),
+        (429, "rate_limit_exceeded", "client_error", "429 rate_limit_exceeded"),
         (503, 503, "server_error", "503 503"),  # an engine's own, relayed
         (429, None, "client_error", "429 x_error"),
         (404, "model_not_found", "client_error", "404 model_not_found"),
-        (500, "queue_full", "server_error", "500 queue_full"),  # only 429 and 503 refuse
+        (500, "queue_full", "server_error", "500 queue_full"),
         (301, None, "server_error", "301 x_error"),
     ],
 )

@@ -24,7 +24,7 @@ import openai
 import pytest
 
 from headway.core.brain import Brain
-from headway.core.commands import Command, Dispatch, Migrate
+from headway.core.commands import SHED, Command, Dispatch, Migrate
 from headway.core.constants import BrainConfig, MigrationConfig, SchedulerConfig
 from headway.core.events import AttemptFinished, Event, ProbeFailed, ProbeSucceeded, ReplicasChanged
 from headway.core.ids import ReplicaId
@@ -124,6 +124,7 @@ class House:
         """Wait until nothing is in flight; then the books are in order, and say what is expected of them."""
         await until(lambda: not self.unsettled(), 3.0, self.unsettled)
         await accounts.balanced_within(self.page, 1.0, **expected)
+        assert {(each.status, each.code) for each in self.booked if each.account == "shed"} <= SHED
 
     def unsettled(self) -> str:
         """What is still held somewhere; empty at rest."""

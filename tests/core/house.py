@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from headway.core.brain import Brain
-from headway.core.commands import Command, Dispatch, Record
+from headway.core.commands import SHED, Command, Dispatch, Record, Reject
 from headway.core.constants import BrainConfig, MemoryConfig
 from headway.core.decision import Decision
 from headway.core.demand import Demand
@@ -82,7 +82,10 @@ class House:
         self.epoch = 0
 
     def tell(self, event: object) -> list[Command]:
-        return self.brain.handle(event)  # type: ignore[arg-type]
+        commands = self.brain.handle(event)  # type: ignore[arg-type]
+        for said in commands:  # clients keep the same books, and see no more than status and code
+            assert not isinstance(said, Reject) or said.shed is ((said.status, said.code) in SHED), said
+        return commands
 
     def wait(self, seconds: float) -> Self:
         self.now += seconds

@@ -1,20 +1,14 @@
 """Reads answers of an OpenAI endpoint: streams piece by piece with their times, whole bodies, and error bodies.
 
 Written apart from the gateway's scanner on purpose: the bench checks what the gateway relays, so they share no code.
+What they share is the list of refusals that are shed, for both keep the same books.
 A stream is complete only with a finish_reason and [DONE]; anything else is an error with a word for it.
 """
 
 import msgspec
 
+from headway.core.commands import SHED
 from headway.workload.accounts import Kind
-
-REFUSALS = frozenset(
-    {
-        *("queue_full", "queue_timeout", "wait_too_long", "deadline", "shed", "new_sessions_refused"),
-        *("no_replica", "overloaded", "draining"),
-    }
-)
-"""`error.code` of Headway's own refusals for lack of room; with 429 or 503 they make a request shed, not failed."""
 
 
 class _Delta(msgspec.Struct):
@@ -142,7 +136,7 @@ def whole(body: bytes) -> tuple[str, Usage]:
 def refused(status: int, body: bytes) -> tuple[Kind, str]:
     """The account and the error word of an answer whose status is not 200."""
     word = _word_of_body(body)
-    if status in (429, 503) and word in REFUSALS:
+    if (status, word) in SHED:
         return "shed", word
     kind: Kind = "client_error" if 400 <= status < 500 else "server_error"
     return kind, f"{status} {word}" if word else str(status)

@@ -1,5 +1,7 @@
 """What the brain asks a body to do. Plain values, performed in order."""
 
+from typing import Final
+
 import msgspec
 
 from headway.core.decision import Decision
@@ -78,6 +80,14 @@ class Reject(msgspec.Struct, frozen=True, tag=True, gc=False):
     message: str
     retry_after_s: float = 0.0
     shed: bool = False
+
+
+SHED: Final = frozenset({
+    (503, "queue_full"), (503, "queue_timeout"), (503, "wait_too_long"), (503, "shed"), (503, "new_sessions_refused"),
+    (503, "overloaded"), (503, "shutting_down"), (429, "deadline"), (504, "deadline"),
+})  # fmt: skip
+"""Status and code of every refusal that is accounted as shed, those of the gateway itself included: clients, who see
+no more of it, tell overload from failure by them. (`no_replica` is a failure: nothing is left to be overloaded.)"""
 
 
 class Relay(msgspec.Struct, frozen=True, tag=True, gc=False):
