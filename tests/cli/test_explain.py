@@ -90,6 +90,28 @@ def test_addresses_are_whole_in_an_ordinary_terminal(admin: str, monkeypatch: py
     assert "123,457" in shown
 
 
+def test_ids_and_reasons_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "out", wide := Console(width=160, record=True, file=io.StringIO()))
+    replica, name = "[fd00::7]:8000", "[/red]x"
+    candidate = {"replica_id": replica, "costs": (0.5, 0.1), "headroom_tokens": 1.0, "sample_age_s": 0.1}
+    explain._show(
+        {
+            "request_id": name, "attempt": 0, "policy": "[p]", "parts": ["[q]"], "candidates": [candidate],
+            "chosen": "", "exclusions": {"[/r]": 2}, "queued_s": 0.0,
+            "forecast": {
+                "prompt_tokens": 1, "cached_tokens": 0, "output_tokens": 2.5, "ttft_s": 0.1, "output_class": "[c]",
+            },
+        },
+        None,
+    )  # fmt: skip
+    move = {"result": "[e]", "source": replica, "target": "[::1]:9", "reason": "[/w]", "replayed_tokens": 1,
+            "took_s": 0.0, "benefit_s": 0.0, "cost_s": 0.0}  # fmt: skip
+    explain._show_moves([move], [])
+    shown = wide.export_text()
+    for part in (replica, name, "policy [p]", "[q]", "2 [/r]", "[c]", "[e]", "[::1]:9", "[/w]"):
+        assert part in shown
+
+
 def test_json(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("explain", "r1", "--admin", admin, "--json") == 0
     assert json.loads(capsys.readouterr().out)["request_id"] == "r1"

@@ -32,6 +32,7 @@ class Admin(BaseHTTPRequestHandler):
             "/requests/r7/migrate": (200, {"id": "r7", "moves": [MOVE]}),
             "/replicas/a%2Fv1/drain": (200, {"emptying": type(self).forecast}),
             "/replicas/a%2Fv1/undrain": (200, {}),
+            "/replicas/%5Bfd00%3A%3A7%5D%3A8000%2F%5B%2Fx%5D/drain": (200, {"emptying": None}),
         }
         self._answer(*answers.get(self.path, (404, {"error": {"message": "no such replica", "code": 404}})))
 
@@ -127,6 +128,13 @@ def test_a_replica_is_drained_and_waited_for(admin: str, capsys: pytest.CaptureF
     assert call("drain", "a/v1", "--wait", "--admin", admin) == 0
     assert Admin.asked == [("/replicas/a%2Fv1/drain", {})]
     assert "a/v1 is empty after" in capsys.readouterr().out
+
+
+def test_a_replicas_id_is_no_markup(admin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("drain", "[fd00::7]:8000/[/x]", "--wait", "--admin", admin) == 0
+    shown = capsys.readouterr().out
+    assert "[fd00::7]:8000/[/x] gets no new requests" in shown
+    assert "[fd00::7]:8000/[/x] is empty after" in shown
 
 
 @pytest.mark.parametrize(

@@ -89,3 +89,12 @@ def test_a_pool_is_never_shown_fuller_than_full() -> None:
     (row,) = FleetMeter().rows(answer(kv_used_tokens=1030.0))
     assert row.kv_share == 1.0
     assert "KV 100 %" in plain_line([row])
+
+
+def test_names_of_replicas_are_no_markup() -> None:
+    (row,) = FleetMeter().rows(answer())
+    console = Console(width=150, file=io.StringIO())
+    console.print(fleet_table([msgspec.structs.replace(row, name="[fd00::7]:8000/[/x]", gpu="[red]")]))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "[fd00::7]:8000/[/x]" in text
+    assert "[red]" in text

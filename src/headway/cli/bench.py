@@ -143,7 +143,7 @@ def _replayed(
         load = window(load, 0.0, min(duration_s, load.span_s))
     if rate and load.requests:
         load = scale(load, rate / load.rate_rps, rng)
-    err.print(*load.how, sep="\n", style="dim", highlight=False)
+    err.print(*load.how, sep="\n", style="dim", highlight=False, markup=False)
     return list(load.requests)
 
 
@@ -155,7 +155,7 @@ def _plain(plan: BenchPlan, result: BenchResult) -> dict[str, Any]:
 
 
 def _show(plan: BenchPlan, result: BenchResult) -> None:
-    out.print(f"{plan.base}  model {result.model}", highlight=False)
+    out.print(f"{plan.base}  model {result.model}", highlight=False, markup=False)
     out.print(outline_line(outline(plan.due())), highlight=False)
     if plan.time_scale != 1:
         out.print(f"time scale {plan.time_scale:g}: all times are the server's, {plan.time_scale:g} x real time")

@@ -52,8 +52,8 @@ def command(
         typer.echo(constants_reference(schema(registry)), nl=False)
         return
     if plugins:
-        out.print("policies: " + ", ".join(sorted(registry.policies)))
-        out.print("engines:  " + ", ".join(sorted(registry.engines)))
+        out.print(escape("policies: " + ", ".join(sorted(registry.policies))))
+        out.print(escape("engines:  " + ", ".join(sorted(registry.engines))))
         out.print("emulated GPUs:   " + ", ".join(catalogue.gpu_names()))
         out.print("emulated models: " + ", ".join(catalogue.model_names()))
         return

@@ -11,6 +11,7 @@ import typer
 import uvloop
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -204,7 +205,7 @@ def _sum_up(runs: Sequence[PolicyRun]) -> None:
         agree = (
             "the gateway counted the same" if run.accounted else f"[red]the gateway: {accounts_line(run.gateway)}[/]"
         )
-        out.print(f"[dim]{run.policy}: {accounts_line(run.result.accounts)}; {agree}[/]", highlight=False)
+        out.print(f"[dim]{escape(run.policy)}: {accounts_line(run.result.accounts)}; {agree}[/]", highlight=False)
 
     out.print("[dim]compare others: --policy NAME, repeatable (headway check --list names them)[/]", highlight=False)
 

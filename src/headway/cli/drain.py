@@ -23,7 +23,7 @@ def command(
     """Send no new requests to a replica, and move those that run there where that is possible."""
     path = f"/replicas/{urllib.parse.quote(replica, safe='')}/{'undrain' if undo else 'drain'}"
     answer = adminport.ask(admin, path, post=True, steps={404: f"curl {admin}/replicas lists the replicas"})
-    out.print(f"{replica} {'gets requests again' if undo else 'gets no new requests'}")
+    out.print(escape(f"{replica} {'gets requests again' if undo else 'gets no new requests'}"))
     forecast = None if undo else answer.get("emptying")
     if forecast is not None:
         out.print(escape(_expected(forecast)))
@@ -55,7 +55,7 @@ def _wait(admin: str, replica: str, timeout_s: float, forecast: dict[str, Any] |
             status.update(escape(f"{running} requests still run on {replica}, {time.monotonic() - began:.0f} s"))
             time.sleep(POLL_S)
     was = f" (forecast: {forecast['moving_s']:.1f} s)" if forecast is not None else ""
-    out.print(f"{replica} is empty after {time.monotonic() - began:.1f} s{was}")
+    out.print(escape(f"{replica} is empty after {time.monotonic() - began:.1f} s{was}"))
 
 
 def _in_flight(admin: str, replica: str) -> int:

@@ -33,16 +33,16 @@ def command(
 
 
 def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
-    title = f"{decision['request_id']}  attempt {decision['attempt']}  policy {decision['policy']}"
+    title = escape(f"{decision['request_id']}  attempt {decision['attempt']}  policy {decision['policy']}")
     table = Table("", title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("replica", no_wrap=True)
-    for column in ("cost", *decision["parts"], "headroom", "sample\nage"):
+    for column in ("cost", *map(escape, decision["parts"]), "headroom", "sample\nage"):
         table.add_column(column, justify="right")
     for candidate in decision["candidates"]:
         chosen = candidate["replica_id"] == decision["chosen"]
         table.add_row(
             "->" if chosen else "",
-            candidate["replica_id"],
+            escape(candidate["replica_id"]),
             *(_number(cost) for cost in candidate["costs"]),
             _number(candidate["headroom_tokens"], ".0f"),
             f"{candidate['sample_age_s']:.2f} s" if candidate["sample_age_s"] >= 0 else "none",
@@ -54,7 +54,8 @@ def _show(decision: dict[str, Any], settled: dict[str, Any] | None) -> None:
     )
     out.print(f"[dim]{how}; headroom in tokens[/]")
     if decision["exclusions"]:
-        out.print("excluded: " + ", ".join(f"{count} {reason}" for reason, count in decision["exclusions"].items()))
+        reasons = ", ".join(f"{count} {reason}" for reason, count in decision["exclusions"].items())
+        out.print(escape(f"excluded: {reasons}"))
     out.print(f"held for {decision['queued_s']:.3f} s")
     out.print(_outcome(decision["forecast"], settled))
 
@@ -71,10 +72,8 @@ def _show_moves(moves: list[dict[str, Any]], others: list[dict[str, Any]]) -> No
     table.add_column("why")
     for move in moves:
         seconds = (_number(move[f"{name}_s"] or None) for name in ("took", *worth))
-        target = move["target"] or "the queue"
-        table.add_row(
-            move["result"], move["source"], target, _number(move["replayed_tokens"]), *seconds, move["reason"]
-        )
+        words = map(escape, (move["result"], move["source"], move["target"] or "the queue"))
+        table.add_row(*words, _number(move["replayed_tokens"]), *seconds, escape(move["reason"]))
     out.print(table)
     for settled in others:
         outcome = settled["outcome"]
@@ -88,9 +87,9 @@ def _outcome(forecast: dict[str, Any], settled: dict[str, Any] | None) -> Table:
     table.add_row("prompt tokens", _number(forecast["prompt_tokens"]), _number(outcome.get("prompt_tokens")))
     table.add_row("cached tokens", _number(forecast["cached_tokens"]), _number(outcome.get("cached_tokens")))
     table.add_row("output tokens", _number(forecast["output_tokens"]), _number(outcome.get("output_tokens")))
-    table.add_row("output class", forecast.get("output_class") or "-", "")
+    table.add_row("output class", escape(forecast.get("output_class") or "-"), "")
     table.add_row("TTFT (s)", _number(forecast["ttft_s"]), _number(settled["ttft_s"] if settled else None))
-    table.add_row("outcome", "", f"{outcome['kind']} {outcome['status']}" if settled else "still in flight")
+    table.add_row("outcome", "", escape(f"{outcome['kind']} {outcome['status']}") if settled else "still in flight")
     return table
 
 

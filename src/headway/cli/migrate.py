@@ -44,7 +44,7 @@ def command(
     done = f"from {last['source']} to {last['target'] or 'the queue'}, {last['replayed_tokens']} tokens to be read"
     under_way = ", still under way" if last["result"] == "begun" else f" in {last['took_s']:.2f} s"
     out.print(escape(f"{answer['id']}: {done}{under_way}"))
-    out.print(f"[dim]headway explain {answer['id']}{where} tells more[/]")
+    out.print(f"[dim]headway explain {escape(answer['id'] + where)} tells more[/]")
 
 
 def _outcome(admin: str, request_id: str, moves: list[dict[str, Any]], until: float) -> dict[str, Any] | None:

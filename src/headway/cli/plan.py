@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from rich.markup import escape
 
 from headway.cli import simulate_options as opt
 from headway.cli.console import err, out
@@ -94,7 +95,7 @@ def _show(asked: Simulation, made: Sweep, each_rps: float, target: float, sizes:
     if lost := misfits(made):
         lines += (f"{share(lost)} of the requests have prompts that no replica has room for: they fail everywhere",)
     for line in lines:
-        out.print(f"[dim]{line}[/]", highlight=False, soft_wrap=True)
+        out.print(f"[dim]{escape(line)}[/]", highlight=False, soft_wrap=True)
     out.print()
     show(out, sizes, price)
 
@@ -125,7 +126,7 @@ def _try(made: Sweep, replicas: int, jobs: int, searches: dict[str, Search], tri
     """Run some policies on so many replicas and tell their searches."""
     names = [contender.name for contender in made.contenders]
     label = f"{replicas} replicas: {', '.join(names)}"
-    with err.status(label) if err.is_terminal else nothing():
+    with err.status(escape(label)) if err.is_terminal else nothing():
         runs = [run.result for run in run_all(made, jobs)]
     for name in names:
         mine = tuple(run for run in runs if run.policy == name)

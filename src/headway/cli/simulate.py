@@ -83,7 +83,7 @@ def command(
     else:
         _show(asked, made, runs)
     if html is not None:
-        err.print(f"report written to {html}", highlight=False)
+        err.print(f"report written to {html}", highlight=False, markup=False)
 
 
 def _show(asked: Simulation, made: Sweep, runs: Sequence[Run]) -> None:
@@ -100,7 +100,7 @@ def measured(asked: Simulation, jobs: int, detail: bool) -> tuple[list[Run], Swe
 
         def tell(cell: Cell, run: Run) -> None:
             name, load = made.contenders[cell.contender].name, made.loads[cell.load]
-            bar(f"{name}, load {load:g}, seed {cell.seed}: {run.result.good_share:.1%} good")
+            bar(escape(f"{name}, load {load:g}, seed {cell.seed}: {run.result.good_share:.1%} good"))
 
         return run_all(made, jobs, tell), made
 

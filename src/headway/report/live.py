@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from headway.report.figures import bar, count, rate, seconds
@@ -96,8 +97,8 @@ def fleet_table(rows: Sequence[FleetRow], title: str = "") -> Table:
 
 def _cells(row: FleetRow) -> list[str]:
     return [
-        row.name,
-        row.gpu,
+        escape(row.name),
+        escape(row.gpu),
         _kv(row.kv_share),
         _headroom(row.headroom_tokens),
         count(row.running),

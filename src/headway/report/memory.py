@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from rich import box
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -94,7 +95,7 @@ def _facts_table(plan: MemoryPlan, answers: Sequence[tuple[str, str]]) -> Table:
         table.add_row("concurrency", at_once)
     table.add_row("batch", f"{plan.max_num_seqs:,} sequences, {plan.max_num_batched_tokens:,} tokens a step")
     for name, text in answers:
-        table.add_row(name, text)
+        table.add_row(name, escape(text))
     return table
 
 

@@ -76,12 +76,12 @@ def _table(board: Board, load: float, group: Group, left_out: Collection[str]) -
     for measure in shown:
         table.add_column(measure.title, justify="right", no_wrap=True)
         for title in _comparisons(board, measure, left_out):
-            table.add_column(title, justify="right", no_wrap=True)
+            table.add_column(escape(title), justify="right", no_wrap=True)
     bests = {measure.name: board.best(load, measure) for measure in shown}
     for policy in board.policies:
         if board.has(policy, load):
             cells = (_cells(board, policy, load, measure, bests[measure.name], left_out) for measure in shown)
-            table.add_row(policy, *(cell for of_measure in cells for cell in of_measure))
+            table.add_row(escape(policy), *(cell for of_measure in cells for cell in of_measure))
     return table
 
 

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from headway.report.board import USUAL_REFERENCE
@@ -74,7 +75,7 @@ def show(console: Console, sizes: Sequence[FleetSize], price: float = 0.0) -> No
     table, missing = fitted(sheet.width, partial(sizes_table, sizes, price), _DISPENSABLE)
     sheet.print(table)
     for line in savings(sizes, price):
-        sheet.print(line, highlight=False)
+        sheet.print(escape(line), highlight=False)
     if missing:
         sheet.print(f"[dim]{len(missing)} columns need a wider terminal; --json has all[/]")
 
@@ -91,11 +92,11 @@ def sizes_table(sizes: Sequence[FleetSize], price: float = 0.0, left_out: Collec
     fewest = min((size.replicas for size in sizes if size.replicas), default=None)
     for size in sizes:
         if size.replicas is None:
-            table.add_row(size.policy, f"> {size.most}", *([NOTHING] * len(columns)))
+            table.add_row(escape(size.policy), f"> {size.most}", *([NOTHING] * len(columns)))
             continue
         best = size.replicas == fewest and len(sizes) > 1
         number = f"[bold green]{size.replicas}[/]" if best else str(size.replicas)
-        table.add_row(size.policy, number, *(write(size) for _, _, write in columns))
+        table.add_row(escape(size.policy), number, *(write(size) for _, _, write in columns))
     return table
 
 

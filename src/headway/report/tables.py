@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from headway.report.figures import NOTHING, count, rate, seconds, share
@@ -46,7 +47,7 @@ def totals_table(summary: Summary) -> Table:
     table.add_row("accounts", accounts_line(summary.accounts))
     for error, times in summary.errors.items():
         kind, _, word = error.partition(":")
-        table.add_row(f"  {kind}", f"{count(times)} x {word}")
+        table.add_row(f"  {kind}", escape(f"{count(times)} x {word}"))
     if summary.capped:
         table.add_row("kept back", f"{count(summary.capped)} waited for the concurrency cap; their wait is counted")
     return table
@@ -101,7 +102,7 @@ def comparison_table(runs: Sequence[tuple[str, Summary]]) -> Table:
             value = read(summary)
             text = NOTHING if value is None else write(value)
             cells.append(f"[bold green]{text}[/]" if value is not None and value == best else text)
-        table.add_row(policy, *cells)
+        table.add_row(escape(policy), *cells)
     return table
 
 
