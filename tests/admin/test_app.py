@@ -1,5 +1,6 @@
 import json
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -178,6 +179,20 @@ def test_a_running_request_is_explained_by_the_clients_own_id() -> None:
     assert call(app(control, telemetry), "GET", "/requests/theirs/explain").status == 404
     control.names["theirs"] = "r1"
     assert call(app(control, telemetry), "GET", "/requests/theirs/explain").json()["request_id"] == "r1"
+    telemetry.decisions.named(("theirs", "r1"))
+    control.names["theirs"] = "r2"  # it was used again, and waits
+    assert call(app(control, telemetry), "GET", "/requests/theirs/explain").json()["request_id"] == "r1"
+
+
+def test_an_id_of_the_clients_may_have_slashes() -> None:
+    control, telemetry = FakeControl(), Telemetry()
+    telemetry.record(decision("r1"))
+    name = 'dup/?&"x#1'
+    control.names[name] = "r1"
+    path = f"/requests/{quote(name, safe='')}"
+    assert call(app(control, telemetry), "GET", f"{path}/explain").json()["request_id"] == "r1"
+    assert call(app(control, telemetry), "POST", f"{path}/migrate").status == 404
+    assert control.moved == [(name, "")]
 
 
 def moved(result: str, **more: Any) -> Moved:

@@ -197,3 +197,23 @@ def test_no_body_is_kept_after_the_end(run: Run, script: Any, monkeypatch: pytes
             writer.close()
 
     run(main())
+
+
+def test_a_clients_id_that_is_used_twice_means_the_latest_request(run: Run) -> None:
+    async def hang(connection: Connection) -> None:
+        await connection.reader.read()
+
+    async def main() -> None:
+        async with rig(hang) as r:
+            clients = []
+            for number in (1, 2):
+                clients.append(await r.client())
+                clients[-1][1].write(post(CHAT, lines="x-request-id: same\r\n"))
+                await r.until(lambda number=number: len(r.gateway.plane.driver.exchanges) == number)
+            first, last = r.gateway.plane.driver.exchanges
+            assert r.gateway.running("same") == last
+            assert r.gateway.running(first) == first
+            for _, writer in clients:
+                writer.close()
+
+    run(main())

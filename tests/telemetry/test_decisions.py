@@ -37,6 +37,8 @@ def test_accepts_the_clients_own_id_and_means_its_latest_use() -> None:
     explanation = log.explain("theirs-0")
     assert explanation is not None
     assert explanation.request_id == "r2"
+    log.named(("theirs-0", "r4"))  # it was refused
+    assert log.explain("theirs-0") == explanation
 
 
 def test_why_a_request_stays_where_it_is() -> None:

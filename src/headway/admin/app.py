@@ -70,11 +70,11 @@ class _Handlers:
             (Operation("GET", "/fleet", "Every replica: load, headroom, sample age, health; the queue."), self.fleet),
             (Operation("GET", "/requests", "The most recent decisions."), self.requests),
             (
-                Operation("GET", "/requests/{id}/explain", "Why a request went where, and how it turned out."),
+                Operation("GET", "/requests/{id:path}/explain", "Why a request went where, and how it turned out."),
                 self.explain,
             ),
             (
-                Operation("POST", "/requests/{id}/migrate", "Let another replica go on with it.", Where, MIGRATE),
+                Operation("POST", "/requests/{id:path}/migrate", "Let another replica go on with it.", Where, MIGRATE),
                 self.migrate,
             ),
             (Operation("GET", "/replicas", "Registered replicas."), self.replicas),
@@ -113,7 +113,8 @@ class _Handlers:
 
     async def explain(self, request: Request) -> Response:
         name = request.path_params["id"]
-        explanation = self._telemetry.decisions.explain(self._control.running(name) or name)
+        explain = self._telemetry.decisions.explain
+        explanation = explain(self._control.running(name) or name) or explain(name)
         if explanation is None:
             return _error(404, "no such request is remembered; only the latest decisions are kept")
         return _json(explanation)

@@ -89,11 +89,12 @@ class Gateway:
         return self._driver.snapshot()
 
     def running(self, name: str) -> RequestId | None:
-        """The id of a request in flight, by that or by the client's own; None if there is none."""
+        """The id of a request in flight, by that or by the client's own (the latest that has it); None if there is
+        none."""
         exchanges = self._driver.exchanges
         if name in exchanges:
             return RequestId(name)
-        return next((i for i, exchange in exchanges.items() if exchange.client_name == name), None)
+        return next((i for i, exchange in reversed(exchanges.items()) if exchange.client_name == name), None)
 
     def on_probe(self, probe: Callable[[ReplicaId], None]) -> None:
         """Who performs Probe commands."""

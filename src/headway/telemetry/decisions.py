@@ -58,9 +58,9 @@ class DecisionLog:
         """Everything known about a request, None when it is unknown or forgotten.
 
         Also accepts the id of an attempt (`<request>-<digit>`), as engines log it, and the client's own id: where
-        clients used it more than once, the latest request is meant.
+        clients used it more than once, the latest that was sent anywhere is meant.
         """
-        renamed = self.known_as(request_id)
+        renamed = self._known_as(request_id)
         wanted = {renamed, request_id[:-2] if request_id[-2:-1] == "-" else renamed}
         decisions = [decision for decision in self._decisions if decision.request_id in wanted]
         if not decisions:
@@ -71,10 +71,14 @@ class DecisionLog:
         first = decisions[0]
         return Explanation(first.request_id, attempts, moves, tuple(outcomes.values()), first.pinned)
 
-    def known_as(self, request_id: str) -> str:
-        """Our id of a request that ended, by the client's own; any other id as it is."""
-        return next((ours for theirs, ours in reversed(self._names) if theirs == request_id), request_id)
-
     def latest(self, count: int) -> list[Decision]:
         """The most recent decisions, newest first."""
         return [decision for _, decision in zip(range(count), reversed(self._decisions), strict=False)]
+
+    def _known_as(self, name: str) -> str:
+        """Our id of a request that ended, by the client's own; any other id as it is."""
+        ids = [ours for theirs, ours in reversed(self._names) if theirs == name]
+        if len(ids) > 1:  # refused ones have nothing to tell
+            decided = {decision.request_id for decision in self._decisions}
+            ids = [ours for ours in ids if ours in decided] or ids
+        return ids[0] if ids else name
