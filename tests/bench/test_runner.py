@@ -115,8 +115,9 @@ def test_stopping_early_books_what_was_started(run: Run) -> None:
         stop = asyncio.Event()
         async with served(lambda _n, _r: [head(), 30.0]) as server:
             plan = BenchPlan(
-                url=server.url, requests=requests(50, 0.01), model="tiny", max_concurrency=2, patience_s=30.0
-            )
+                url=server.url, requests=requests(50, 0.01), model="tiny", max_concurrency=2, patience_s=30.0,
+                duration_s=60.0, warmup_s=0.1,
+            )  # fmt: skip
             asyncio.get_running_loop().call_later(0.3, stop.set)
             return await bench_run(plan, stop=stop)
 
@@ -125,6 +126,8 @@ def test_stopping_early_books_what_was_started(run: Run) -> None:
     assert 0 < result.accounts.started < 50
     assert result.accounts.client_closed == result.accounts.started
     assert {record.error for record in result.records} == {"stopped", "never_sent"}
+    assert 0.0 < result.summary.window_s < result.client.wall_s - 0.1
+    assert result.summary.request_rps == result.summary.accounts.started / result.summary.window_s
 
 
 def test_warm_up_is_sent_but_not_summed(run: Run) -> None:

@@ -68,6 +68,7 @@ class _Run:
         self._started = 0
         self._kinds: Counter[Kind] = Counter()
         self._records: list[Record] = []
+        self._ended_s = 0.0
         self._origin = clock.now() + LEAD_S
 
     def _now_s(self) -> float:
@@ -79,6 +80,7 @@ class _Run:
         try:
             await self._send_all()
             await self._finish()
+            self._ended_s = self._now_s()
         finally:
             await self._tasks.cancel(watcher)
             await self._tasks.close()
@@ -154,13 +156,18 @@ class _Run:
         late = spread(r.lag_s / plan.time_scale for r in self._records if not r.capped).p99
         return BenchResult(
             model=self._model,
-            summary=summarize(counted, sent, plan.window_s, plan.slo),
+            summary=summarize(counted, sent, self._window_s(), plan.slo),
             accounts=count((record.kind for record in self._records), self._started),
             client=ClientLoad(cpu_share=cpu_share, late_p99_s=late or 0.0, wall_s=wall_s),
             records=tuple(self._records),
             time_scale=plan.time_scale,
             stopped=self._stop.is_set(),
         )
+
+    def _window_s(self) -> float:
+        """The span in which counted requests were due: the plan's, or what there was of it when the run was stopped."""
+        window_s = self._plan.window_s
+        return min(window_s, max(0.0, self._ended_s - self._plan.warmup_s)) if self._stop.is_set() else window_s
 
 
 def _cpu_s() -> float:
