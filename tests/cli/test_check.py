@@ -42,6 +42,14 @@ def test_a_good_file_is_explained(tmp_path: Path, capsys: Captured) -> None:
     assert "zq9-planted" not in shown
 
 
+def test_addresses_to_connect_to_are_written_as_urls_have_them(tmp_path: Path, capsys: Captured) -> None:
+    text = "listen: {host: '127.0.0.1, ::1', port: 9}\nadmin: {host: '[::1]'}\n"
+    assert call("check", written(tmp_path, text)) == 0
+    shown = capsys.readouterr().out
+    assert "127.0.0.1:9, [::1]:9" in shown
+    assert "[::1]:8801 (open on loopback)" in shown
+
+
 def test_what_is_stated_of_a_replica_is_repeated(tmp_path: Path, capsys: Captured) -> None:
     text = "replicas: [{url: http://a:8000, engine: vllm, model: m, gpu: h100-80gb, gpu_count: 2}]\n"
     assert call("check", written(tmp_path, text)) == 0

@@ -1,13 +1,19 @@
 """What `headway serve` says before it serves; serving itself is tested in tests/compose/test_end_to_end.py."""
 
 import gc
+import io
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from headway.cli import serve
+from headway.compose.load import validate
+from headway.compose.source import parse
 from headway.coordinate.local import Look
+from headway.coordinate.static import Entry
 from tests.cli.calling import call
 
 Captured = pytest.CaptureFixture[str]
@@ -85,3 +91,13 @@ def test_a_journal_that_cannot_be_written_is_explained(tmp_path: Path, capsys: C
     shown = capsys.readouterr().err
     assert f"cannot write the journal {file}: No such file or directory" in shown
     assert "Unclosed" not in shown
+
+
+def test_what_was_opened_is_shown_as_addresses_to_connect_to() -> None:
+    settings = validate(parse("listen: {host: '::1, 127.0.0.1'}\nadmin: {host: '::1'}\n", "f", {}))
+    plan = SimpleNamespace(settings=settings, entries=[Entry("http://[fd00::7]:8000")])
+    screen = Console(width=100, record=True, file=io.StringIO())
+    screen.print(serve._opened(SimpleNamespace(plan=plan, port=44325, admin_port=9)))  # type: ignore[arg-type]
+    shown = screen.export_text()
+    for address in ("http://[::1]:44325/v1", "http://127.0.0.1:44325/v1", "http://[::1]:9", "http://[fd00::7]:8000"):
+        assert address in shown

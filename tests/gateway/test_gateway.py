@@ -84,9 +84,10 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
-def test_ipv6_and_several_addresses(run: Run) -> None:
+@pytest.mark.parametrize("six", ["::1", "[::1]"])
+def test_ipv6_and_several_addresses(run: Run, six: str) -> None:
     async def main() -> None:
-        async with rig(always, config=GatewayConfig(host="127.0.0.1, ::1", port=0)) as r:
+        async with rig(always, config=GatewayConfig(host=f"127.0.0.1, {six}", port=0)) as r:
             engine = Engine(always)
             await engine.start(host="::1")
             r.gateway.post(ReplicasChanged(now(), (ReplicaSpec(ReplicaId("six"), f"http://[::1]:{engine.port}"),)))

@@ -19,6 +19,7 @@ from headway.compose.reference import constants_reference, settings_reference
 from headway.compose.registry import PluginError, Registry, find
 from headway.compose.schema import schema
 from headway.compose.source import Document, Problem, SettingsError
+from headway.compose.texts import hosts
 from headway.compose.twins import TWINS, twins
 from headway.coordinate.static import AUTO, Entry, unlisted
 from headway.core.ids import ReplicaId
@@ -86,10 +87,11 @@ def _plan(file: Path, registry: Registry) -> tuple[Plan, Document]:
 def _explain(plan: Plan) -> None:
     settings = plan.settings
     table = _table("understood", show_header=False)
-    table.add_row("clients", f"{settings.listen.host}:{settings.listen.port}{' (TLS)' if settings.listen.tls else ''}")
+    clients = ", ".join(f"{host}:{settings.listen.port}" for host in hosts(settings.listen.host))
+    table.add_row("clients", escape(f"{clients}{' (TLS)' if settings.listen.tls else ''}"))
     token = "token needed" if plan.admin_token else "open on loopback"
-    admin = f"{settings.admin.host}:{settings.admin.port} ({token})"
-    table.add_row("admin", admin if settings.admin.enabled else "off")
+    admin = f"{hosts(settings.admin.host)[0]}:{settings.admin.port} ({token})"
+    table.add_row("admin", escape(admin) if settings.admin.enabled else "off")
     options = ", ".join(f"{name}={value}" for name, value in settings.policy.options.items())
     table.add_row("policy", escape(f"{settings.policy.name} {options}".strip()))
     for alias, names in settings.models.items():

@@ -27,6 +27,7 @@ from headway.compose.plan import Plan, make_plan
 from headway.compose.registry import PluginError, Registry, find
 from headway.compose.settings import Settings
 from headway.compose.source import Document, SettingsError
+from headway.compose.texts import hosts
 from headway.telemetry.logs import configure
 
 log = structlog.get_logger(__name__)
@@ -133,24 +134,30 @@ def _found(plan: Plan) -> list[str]:
     return found
 
 
-def _welcome(app: App, ready_file: Path | None) -> None:
-    """Say what was opened. What lives as long as the process leaves the garbage collector's care."""
+def _opened(app: App) -> Table:
+    """What was opened, for people."""
     settings = app.plan.settings
     scheme = "https" if settings.listen.tls else "http"
     table = Table(
         title=f"headway {__version__}", title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0)
     )
-    table.add_row("clients", f"[bold]{scheme}://{escape(settings.listen.host)}:{app.port}/v1[/]")
+    urls = "\n".join(f"{scheme}://{host}:{app.port}/v1" for host in hosts(settings.listen.host))
+    table.add_row("clients", f"[bold]{escape(urls)}[/]")
     if settings.admin.enabled:
-        table.add_row("admin", f"http://{escape(settings.admin.host)}:{app.admin_port}")
+        table.add_row("admin", escape(f"http://{hosts(settings.admin.host)[0]}:{app.admin_port}"))
     table.add_row("policy", escape(settings.policy.name))
     table.add_row(
         "replicas", "\n".join(escape(entry.url) for entry in app.plan.entries) or "looking on this machine ..."
     )
     if settings.journal:
         table.add_row("journal", escape(str(settings.journal)))
+    return table
+
+
+def _welcome(app: App, ready_file: Path | None) -> None:
+    """Say what was opened. What lives as long as the process leaves the garbage collector's care."""
     if err.is_terminal:
-        err.print(table)
+        err.print(_opened(app))
     if ready_file is not None:
         partial = ready_file.with_suffix(".partial")
         partial.write_text(json.dumps({"port": app.port, "admin_port": app.admin_port, "pid": os.getpid()}))
@@ -178,7 +185,8 @@ def _explain(error: OSError, settings: Settings) -> NoReturn:
         )
     if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES):
         fail(
-            f"cannot listen on {listen.host}:{listen.port} or {admin.host}:{admin.port}: {error.strerror}",
+            f"cannot listen on {', '.join(hosts(listen.host))} (port {listen.port}) or {hosts(admin.host)[0]} "
+            f"(port {admin.port}): {error.strerror}",
             "the address must belong to this machine; ports below 1024 need privileges",
         )
     fail(str(error))

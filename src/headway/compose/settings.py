@@ -13,10 +13,11 @@ from headway.compose.keyfile import NAME
 from headway.compose.settings_base import LARGEST, Count, ModelName, Port, Section
 from headway.compose.settings_pressure import Affinity, Degradation, Migration, TenantLimits
 from headway.compose.settings_traffic import Batching, Cors, Limits, Listen, Requests, Timeouts, Upstream
+from headway.compose.texts import hosts
 from headway.coordinate.validate import replica_url
 
 TenantName = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
-ANY_HOST = frozenset({"0.0.0.0", "::"})
+ANY_HOST = frozenset({"0.0.0.0", "[::]"})
 HERE = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -198,8 +199,9 @@ class Settings(Section):
     @model_validator(mode="after")
     def _ports_differ(self) -> "Settings":
         listen, admin = self.listen, self.admin
-        hosts = {host.lower().replace("localhost", "127.0.0.1") for host in (listen.host, admin.host)}
-        if admin.enabled and listen.port and listen.port == admin.port and (len(hosts) == 1 or hosts & ANY_HOST):
+        ours, theirs = ({h.replace("localhost", "127.0.0.1") for h in hosts(each.host)} for each in (admin, listen))
+        shared = ours & theirs or (ours | theirs) & ANY_HOST
+        if admin.enabled and listen.port and listen.port == admin.port and shared:
             raise ValueError(f"admin.port: {admin.port} is the port of clients (listen.port), too: choose another")
         return self
 
@@ -221,10 +223,11 @@ class Settings(Section):
         twice = sorted({url for url in urls if isinstance(url, str) and urls.count(url) > 1})
         if twice:
             raise ValueError(f"replicas: {twice[0]} is listed twice")
-        host = self.listen.host.lower()
-        own = {host, *HERE} if host in {*ANY_HOST, *HERE} else {host}
+        bound = set(hosts(self.listen.host))
+        names = bound | HERE if bound & (ANY_HOST | HERE) else bound
+        own = {replica_url(f"{scheme}://{name}:{self.listen.port}") for scheme in ("http", "https") for name in names}
         for url in urls:
-            if url in {f"{scheme}://{name}:{self.listen.port}" for scheme in ("http", "https") for name in own}:
+            if isinstance(url, str) and url in own:
                 raise ValueError(
                     f"replicas: {url} is this gateway's own address (listen.port): requests would go round"
                 )

@@ -27,6 +27,12 @@ def unfit_for_heads(text: str) -> str:
     return "must be printable ASCII: it is sent in the heads of messages"
 
 
+def hosts(bound: str) -> list[str]:
+    """The addresses of a setting that names some to bind, as URLs write them: IPv6 in brackets, names in lower case."""
+    names = (name.strip().strip("[]").lower() for name in bound.split(","))
+    return [f"[{name}]" if ":" in name else name for name in names]
+
+
 def _header_name(name: str) -> str:
     if _TOKEN.fullmatch(name) is None:
         raise ValueError("is no name of a header")

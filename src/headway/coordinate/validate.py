@@ -7,7 +7,7 @@ A host name is not resolved here: whoever controls the resolver controls the fle
 
 import ipaddress
 import re
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
@@ -27,6 +27,13 @@ NUMBERS_ONLY = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", r
 HOST_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.IGNORECASE)
 ROUTES = ("/chat/completions", "/v1/completions", "/v1/models", "/metrics")
 LONGEST_URL = 2048
+PORTS = {"http": 80, "https": 443}
+LETTERS = "/%:@!$&'()*+,;=~"
+"""What may stand in a path beside unreserved letters."""
+UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
+ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+NO_ESCAPE = re.compile(r"%(?![0-9A-F]{2})")
+DOTS = frozenset((".", ".."))
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -44,8 +51,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def replica_url(text: str) -> str | Refused:
-    """The URL in the form Headway uses it (lower-case scheme and host, no trailing slash, no /v1 at its end, because
-    clients' paths bring their own), or why it is refused."""
+    """The URL in the one form that Headway uses (lower-case scheme and host, no default port, a path in ASCII without
+    trailing slash, no /v1 at its end, because clients' paths bring their own), or why it is refused."""
     if len(text) > LONGEST_URL or any(ord(c) <= 32 or ord(c) == 127 or c == "\\" for c in text):
         return Refused("the URL is too long or contains blanks, control characters or backslashes")
     try:
@@ -57,13 +64,28 @@ def replica_url(text: str) -> str | Refused:
         return Refused("there is no port 0")
     if reason := _wrong_parts(parts, text) or host_refused(parts.hostname or ""):
         return Refused(reason)
-    host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    path = parts.path.rstrip("/")
+    path = _in_ascii(parts.path).rstrip("/")
+    if NO_ESCAPE.search(path) or DOTS & set(path.split("/")):
+        return Refused("its path is written oddly: no dot segments, and % only before two hexadecimal digits")
     if path.endswith(ROUTES):
         return Refused("names one of an engine's routes: leave it out, the engine's own address is enough")
     path = path.removesuffix("/v1").rstrip("/")
-    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{path}"
+    return f"{parts.scheme}://{_host(parts)}{'' if port in (None, PORTS[parts.scheme]) else f':{port}'}{path}"
+
+
+def _host(parts: SplitResult) -> str:
+    host = parts.hostname or ""
+    return f"[{ipaddress.IPv6Address(host)}]" if ":" in host else host
+
+
+def _in_ascii(path: str) -> str:
+    """The path as it is sent: what is no letter of a URL is escaped, and nothing else (RFC 3986, 6.2.2)."""
+    return ESCAPE.sub(_escape, quote(path, safe=LETTERS))
+
+
+def _escape(found: re.Match[str]) -> str:
+    letter = chr(int(found[1], 16))
+    return letter if UNRESERVED.fullmatch(letter) else found[0].upper()
 
 
 def host_refused(host: str) -> str:

@@ -100,11 +100,10 @@ class Process:
             partial = target.with_suffix(".partial")
             partial.write_bytes(msgspec.json.encode({"port": port, "control_port": control, "pid": os.getpid()}))
             partial.rename(target)
-        shown = f"[{host}]" if ":" in host else host
         tokens = built.sizes.kv_blocks * built.sizes.block_size
         sys.stdout.write(
             f"{self.config.name} on {self.config.tensor_parallel_size} x {built.gpu.name} ({built.precision}) "
-            f"at http://{shown}:{port}, {tokens:,} KV tokens, time x{self.config.time_scale:g}"
+            f"at http://{_where(host, port)}, {tokens:,} KV tokens, time x{self.config.time_scale:g}"
             f"{f', control port {control}' if control else ''}\n"
         )
         sys.stdout.flush()
@@ -171,6 +170,10 @@ def _listener(app: ASGIApp) -> _Listener:
     )
 
 
+def _where(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _bind(host: str, port: int, flag: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
@@ -180,5 +183,5 @@ def _bind(host: str, port: int, flag: str) -> socket.socket:
         bound.listen(1024)
     except OSError as error:
         bound.close()
-        raise CannotListen(error, f"{host}:{port}", flag) from error
+        raise CannotListen(error, _where(host, port), flag) from error
     return bound

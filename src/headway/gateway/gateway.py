@@ -125,7 +125,7 @@ class Gateway:
         for host in config.host.split(","):
             server = await loop.create_server(
                 lambda: cast(asyncio.BaseProtocol, ClientConnection(self._plane)),
-                host.strip(),
+                host.strip().strip("[]"),
                 port,
                 ssl=config.server_tls,
                 backlog=config.backlog,
