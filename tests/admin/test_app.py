@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -6,8 +7,8 @@ import msgspec
 import pytest
 
 from headway.admin import Guard, make_app
-from headway.admin.app import MAX_BODY_BYTES, MIGRATE, REGISTER, unready
-from headway.admin.control import NewReplica, Where
+from headway.admin.app import MAX_BODY_BYTES, REGISTER, TO, unready
+from headway.admin.control import Added, NewReplica, Refused, Where
 from headway.core.commands import Moved
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.snapshot import Emptying
@@ -137,6 +138,39 @@ def test_openapi_describes_every_route() -> None:
     assert ":path" not in msgspec.json.encode(page).decode()
 
 
+def test_openapi_says_what_each_status_has_for_a_body() -> None:
+    page = call(app(), "GET", "/openapi.json").json()
+    paths, schemas = page["paths"], page["components"]["schemas"]
+    assert "content" not in paths["/replicas/{id}"]["delete"]["responses"]["204"]
+    migrate = paths["/requests/{id}/migrate"]["post"]
+    assert set(migrate["responses"]) == {"200", "400", "401", "403", "404", "409", "413"}
+    assert not migrate["requestBody"]["required"]
+    assert paths["/replicas"]["post"]["requestBody"]["required"]
+    assert set(paths["/healthz"]["get"]["responses"]) == {"200"}
+    assert "headroom_tokens" in schemas["FleetSnapshot"]["properties"]["views"]["items"]["properties"]
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(paths)))
+    assert {"Failed", "Fleet", "Explanation", "Moves", "Registered", "Added", "Draining"} <= named <= set(schemas)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/nothing"), ("POST", "/fleet"), ("GET", "/fleet/"), ("PUT", "/")]
+)
+def test_what_does_not_exist_is_told_in_json(method: str, path: str) -> None:
+    reply = call(app(), method, path)
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.json()["error"]["code"] == reply.status
+    assert (reply.status == 405) is ("allow" in reply.headers)
+
+
+def test_a_fault_of_ours_is_told_in_json() -> None:
+    class Broken(FakeControl):
+        async def add(self, replica: NewReplica) -> Added | Refused:
+            raise TypeError("at odds")
+
+    reply = call(app(Broken()), "POST", "/replicas", body=REGISTER.encode(), raises=(TypeError,))
+    assert (reply.status, reply.json()["error"]["code"]) == (500, 500)
+
+
 def test_the_page_loads_nothing_from_anywhere() -> None:
     reply = call(app(), "GET", "/")
     html = reply.body.decode()
@@ -154,7 +188,7 @@ def test_examples_on_the_page_can_be_sent() -> None:
     page = call(app(), "GET", "/", host="localhost:9").body.decode()
     assert "curl -X GET http://localhost:9/fleet" in page
     assert msgspec.json.decode(REGISTER, type=NewReplica).url
-    assert msgspec.json.decode(MIGRATE, type=Where).to
+    assert msgspec.json.decode(TO, type=Where).to
 
 
 def test_unknown_paths_and_methods() -> None:

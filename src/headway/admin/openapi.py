@@ -1,17 +1,21 @@
 """The description of the admin API: OpenAPI 3.1 for tools, one self-contained page for people. Made from one table."""
 
 import html
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
 from headway import __version__
+from headway.admin.answers import Failed
+from headway.core.snapshot import SHOWN
 
 TITLE = "Headway admin API"
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One route: what it does, what it takes and gives. `example` is a body that will do, as JSON."""
+    """One route: what it does, what it takes and gives. `example` is a body that will do, as JSON; `gives` the type of
+    a JSON answer, `others` those of further statuses; `media` is empty for answers without a body."""
 
     method: str
     path: str
@@ -20,12 +24,20 @@ class Operation(msgspec.Struct, frozen=True):
     example: str = "{}"
     media: str = "application/json"
     status: int = 200
+    gives: Any = None
+    others: dict[int, Any] = {}
     token: bool = True
 
     @property
     def template(self) -> str:
         """The path as OpenAPI writes it, without the router's hints. (A replica's id may contain a slash.)"""
         return self.path.replace(":path}", "}")
+
+    @property
+    def answers(self) -> dict[int, Any]:
+        """Types of JSON answers by status, those of the guard included."""
+        own = {self.status: self.gives} if self.gives is not None else {}
+        return own | self.others | ({401: Failed, 403: Failed} if self.token else {})
 
     @property
     def parameters(self) -> list[str]:
@@ -35,11 +47,14 @@ class Operation(msgspec.Struct, frozen=True):
 
 def document(operations: list[Operation]) -> dict[str, Any]:
     """The OpenAPI document."""
-    bodies = [operation.body for operation in operations if operation.body is not None]
-    _, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
+    types = [kind for each in operations for kind in (each.body, *each.answers.values()) if kind is not None]
+    schemas, components = msgspec.json.schema_components(
+        types, schema_hook=_unknown, ref_template="#/components/schemas/{name}"
+    )
+    known = dict(zip(map(repr, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.template, {})[operation.method.lower()] = _operation(operation)
+        paths.setdefault(operation.template, {})[operation.method.lower()] = _operation(operation, known)
     return {
         "openapi": "3.1.0",
         "info": {"title": TITLE, "version": __version__},
@@ -48,10 +63,24 @@ def document(operations: list[Operation]) -> dict[str, Any]:
     }
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _unknown(kind: type) -> dict[str, Any]:
+    """What is no Struct, as `shown` writes it."""
+    return {"type": "object", "title": kind.__name__, "properties": {name: {} for name in SHOWN[kind]}}
+
+
+def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": operation.summary}
+    if operation.media:
+        answer["content"] = {operation.media: {}}
+    responses = {operation.status: answer}
+    for status, kind in operation.answers.items():
+        said = operation.summary if status == operation.status else HTTPStatus(status).phrase
+        responses[status] = {
+            "description": said, "content": {"application/json": {"schema": schemas[repr(kind)]}},
+        }  # fmt: skip
     entry: dict[str, Any] = {
         "summary": operation.summary,
-        "responses": {str(operation.status): {"description": operation.summary, "content": {operation.media: {}}}},
+        "responses": {str(status): responses[status] for status in sorted(responses)},
         "security": [{"token": []}] if operation.token else [],
     }
     if operation.parameters:
@@ -60,8 +89,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
             for name in operation.parameters
         ]
     if operation.body is not None:
-        reference = {"$ref": f"#/components/schemas/{operation.body.__name__}"}
-        entry["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
+        needed = any(field.required for field in msgspec.structs.fields(operation.body))
+        schema = schemas[repr(operation.body)]
+        entry["requestBody"] = {"required": needed, "content": {"application/json": {"schema": schema}}}
     return entry
 
 
