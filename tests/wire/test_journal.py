@@ -126,6 +126,16 @@ def test_a_torn_line_in_the_middle_is_an_error() -> None:
     assert caught.value.line == 2
 
 
+def test_an_event_that_no_brain_can_take_is_told_by_its_line() -> None:
+    class Lost:
+        def handle(self, event: Event) -> list[Command]:
+            raise OverflowError("math range error")
+
+    entry = journal.encode_entry(TimerFired(1.0, "t"), [])
+    with pytest.raises(journal.JournalError, match=r"line 2: .* \(OverflowError: math range error\)"):
+        journal.replay([header(), entry], lambda _: Lost())
+
+
 @pytest.mark.parametrize("line", [b"", b"{}\n", b"[1]\n", b'{"event": 3}\n', b"\xff\n"])
 def test_garbage_is_an_error_not_a_surprise(line: bytes) -> None:
     with pytest.raises(journal.JournalError):

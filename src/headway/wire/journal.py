@@ -175,12 +175,15 @@ def decode_entry(line: bytes, number: int = 0) -> Entry:
 
 
 def replay(lines: Iterable[bytes], make_brain: Callable[[Header], Decider]) -> Mismatch | None:
-    """Feed a journal's events to a fresh brain; the first difference, or None. Raises JournalError, Gap for lines that
-    are missing."""
+    """Feed a journal's events to a fresh brain; the first difference, or None. Raises JournalError, also where an event
+    is none that a brain can take (it was changed since), and Gap for lines that are missing."""
     source = iter(lines)
     brain = make_brain(decode_header(next(source, b"")))
     for number, line in _read(source):
-        replayed = encode(brain.handle(line.event))
+        try:
+            replayed = encode(brain.handle(line.event))
+        except Exception as error:
+            raise JournalError(number, f"the brain cannot take this event ({type(error).__name__}: {error})") from error
         if replayed != bytes(line.commands):
             return Mismatch(number, line.event, bytes(line.commands).decode(), replayed.decode())
     return None
