@@ -6,6 +6,7 @@ from pydantic import SecretStr
 
 from headway.compose.load import convert, near, overlay, read, read_secret, validate
 from headway.compose.settings import Settings
+from headway.compose.settings_pressure import TenantLimits
 from headway.compose.source import SettingsError, parse
 
 
@@ -21,6 +22,24 @@ def problems(text: str) -> list[str]:
 
 def test_nothing_is_needed() -> None:
     assert settings("") == Settings()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "listen:\n#  port: 1\n",
+        "replicas:\nmodels:\npolicy:\nbrain:\n",
+        "policy: {options: }\nrequests: {paths: }\ndegradation: {burst: }\nlisten: {tls: }\n",
+    ],
+)
+def test_what_is_commented_out_stands_for_its_defaults(text: str) -> None:
+    got = settings(text)
+    assert got == Settings()
+    assert overlay(got, {"listen": {"port": 2}}).listen.port == 2
+
+
+def test_a_tenant_may_have_no_limits_at_all() -> None:
+    assert settings("keys_file: k\ntenants:\n  a:\n").tenants["a"] == TenantLimits()
 
 
 def test_shorthands() -> None:
@@ -47,6 +66,10 @@ def test_shorthands() -> None:
         ("replicas:\n  - url: http://a\n    weight: .inf\n", "line 3: replicas[0].weight: "),
         ("listen:\n  port: many\n", "(found 'many')"),
         ("listen:\n  port: 70000\n", "line 2: listen.port: "),
+        ("listen:\n  port: true\n", "line 2: listen.port: input should be a valid integer"),
+        ("timeouts:\n  idle_s: yes\n", "line 2: timeouts.idle_s: input should be a valid number"),
+        ("seed: true\n", "line 1: seed: input should be a valid integer"),
+        ("listen:\n  port:\n", "line 2: listen.port: input should be a valid integer"),
         ("listen:\n  tls: {cert_file: a}\n", "line 2: listen.tls.key_file: is required"),
         ("requests:\n  priority_header: a b\n", "line 2: requests.priority_header: is no name of a header"),
         ("requests:\n  session_headers: [content-length]\n", "name another header"),
@@ -172,11 +195,15 @@ def test_secret_files_lose_one_trailing_newline(tmp_path: Path) -> None:
 
 
 def test_the_command_line_wins_over_the_file() -> None:
-    base = settings("listen: {host: 0.0.0.0, port: 1}\nadmin: {token: abcd}\npolicy: {name: p2c, options: {x: 1}}\n")
+    policy = "policy: {name: p2c, options: {x: 1}, others: [random]}\n"
+    base = settings(f"listen: {{host: 0.0.0.0, port: 1}}\nadmin: {{token: abcd}}\n{policy}")
     got = overlay(base, {"listen": {"port": 2, "host": None}, "seed": 7, "journal": None, "policy": {}})
     assert (got.listen.host, got.listen.port, got.seed) == ("0.0.0.0", 2, 7)
     assert got.policy == base.policy
     assert got.admin.token == SecretStr("abcd")
+    assert overlay(base, {"policy": {"name": "p2c"}}).policy == base.policy
+    other = overlay(base, {"policy": {"name": "headroom"}}).policy
+    assert (other.name, other.options, other.others) == ("headroom", {}, ["random"])
     with pytest.raises(SettingsError, match=r"logging\.level"):
         overlay(base, {"logging": {"level": "loud"}})
 

@@ -47,8 +47,12 @@ def validate(document: Document) -> Settings:
 
 
 def overlay(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The settings with some values replaced, section by section; None replaces nothing. Raises SettingsError."""
+    """The settings with some values replaced, section by section; None replaces nothing. Constants of a policy go with
+    it. Raises SettingsError."""
     merged = _merge(settings.model_dump(exclude_unset=True), changes)
+    policy = merged.get("policy", {})
+    if policy.get("name", settings.policy.name) != settings.policy.name:
+        policy.pop("options", None)
     return validate(Document("command line", merged, {}, {}))
 
 
