@@ -101,6 +101,7 @@ def test_replicas_are_listed_added_removed() -> None:
         (b'{"url": "http://169.254.169.254/"}', 400, "link-local"),
         (b'{"url": "http://a", "weight": 0}', 400, "$.weight"),
         (b'{"url": "http://a", "weight": 1e999}', 400, "out of range"),
+        (b'{"url": "http://a", "weight": 1e308}', 400, "$.weight"),
         (b'{"url": "http://a", "gpu_count": -1}', 400, "$.gpu_count"),
         (b'{"url": "http://a", "kv_capacity_tokens": -5}', 400, "$.kv_capacity_tokens"),
         (b'{"url": "http://a", "max_num_seqs": 99999999999999999999}', 400, "$.max_num_seqs"),

@@ -23,7 +23,7 @@ class NewReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Word = ""
     serves: dict[Word, Word] = {}
     labels: dict[Word, Word] = {}
-    weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    weight: Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)] = 1.0
     version: Word = ""
     precision: Word = ""
     gpu: Word = ""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from headway.compose.keyfile import NAME
-from headway.compose.settings_base import LARGEST, Count, ModelName, Port, Section
+from headway.compose.settings_base import LARGEST, Count, ModelName, Port, Section, Weight
 from headway.compose.settings_pressure import Affinity, Degradation, Migration, TenantLimits
 from headway.compose.settings_traffic import Batching, Cors, Limits, Listen, Requests, Timeouts, Upstream
 from headway.compose.texts import hosts
@@ -53,9 +53,7 @@ class Replica(Section):
         default=None, description="File that holds the key; a trailing newline is dropped."
     )
     labels: dict[str, str] = Field(default={}, description="Free labels, for people and for joining device metrics.")
-    weight: float = Field(
-        default=1.0, gt=0, allow_inf_nan=False, description="Share of the load relative to its peers."
-    )
+    weight: Weight = Field(default=1.0, description="Share of the load relative to its peers.")
     version: str = Field(default="", description="Version of the model; replicas of one pool must agree.")
     precision: str = Field(
         default="",

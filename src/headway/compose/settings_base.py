@@ -8,6 +8,8 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(ge=0.001, allow_inf_nan=False)]
 SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
+"""A share relative to others: beyond this it would be none or all."""
 LARGEST = 2**53
 """Above it numbers do not count in ones any more, nor fit where they are written to."""
 Positive = Annotated[int, Field(gt=0, le=LARGEST)]

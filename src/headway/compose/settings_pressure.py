@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from headway.compose.settings_base import Count, ModelName, Positive, Rate, Seconds, SecondsOrZero, Section
+from headway.compose.settings_base import Count, ModelName, Positive, Rate, Seconds, SecondsOrZero, Section, Weight
 from headway.core.constants import AffinityConfig, BurstConfig, DegradeConfig, MigrationConfig, RestartConfig
 from headway.core.tenant import Tenant, Tier
 from headway.gateway.config import Moving as _Moving
@@ -25,9 +25,7 @@ class TenantLimits(Section):
     max_tier: TierName | None = Field(
         default=None, description="Highest tier its requests may state; empty: high, or its own if that is higher."
     )
-    weight: float = Field(
-        default=_N.weight, gt=0, allow_inf_nan=False, description="Share of the tokens served while others want them."
-    )
+    weight: Weight = Field(default=_N.weight, description="Share of the tokens served while others want them.")
     requests_per_s: Rate = Field(default=_N.requests_per_s, description="Requests per second.")
     tokens_per_s: Rate = Field(default=_N.tokens_per_s, description="Prompt and output tokens per second.")
     burst_s: Seconds = Field(default=_N.burst_s, description="Seconds' worth of both rates that may be used at once.")

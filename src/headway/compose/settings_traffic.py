@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, model_validator
 
 from headway.compose.settings_base import Bytes, Count, Port, Seconds, SecondsOrZero, Section
-from headway.compose.texts import HeaderName, HeaderText, ReadHeader, RoutePath
+from headway.compose.texts import HeaderName, Origin, ReadHeader, RoutePath
 from headway.gateway.config import INFERENCE_PATHS
 from headway.gateway.config import Batching as _Batching
 from headway.gateway.config import Cors as _Cors
@@ -110,7 +110,7 @@ class Timeouts(Section):
 class Cors(Section):
     """Browser access to the data port."""
 
-    origins: list[HeaderText] = Field(
+    origins: list[Origin] = Field(
         default=list(_C.origins), description='Allowed origins; "*" allows any; empty: no CORS at all.'
     )
     headers: list[HeaderName] = Field(default=list(_C.headers), description="Request headers a browser may send.")

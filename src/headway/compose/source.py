@@ -148,11 +148,15 @@ def _duplicates(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _odd_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
-    """Keys that YAML takes for numbers, dates, truths or nothing: no setting is named so."""
+    """Keys that YAML takes for numbers, dates, truths or nothing, for no setting is named so; and variables in keys,
+    which stand for values only."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag not in (TEXT, MERGE):
                 yield Problem(path, f'the key {key.value} must be text: write "{key.value}"', key.start_mark.line + 1)
+            elif isinstance(key, yaml.ScalarNode) and (found := VARIABLE.search(key.value)) and found["name"]:
+                text = f"the key {key.value} holds a variable: only values may, write the name itself"
+                yield Problem(path, text, key.start_mark.line + 1)
             yield from _odd_keys(value, (*path, str(key.value)))
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):

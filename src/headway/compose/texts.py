@@ -16,6 +16,10 @@ OURS: Final = frozenset({
 })  # fmt: skip
 """Headers that the gateway reads itself, and writes anew or drops: passing them on as well would say them twice."""
 
+DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
+"""Ports that browsers leave out of an origin."""
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[\x21-\x2e\x30-\x3e\x41-\x7e]+")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PATH = re.compile(r"/[\x21-\x24\x26-\x3e\x40-\x7e]*")
 
@@ -45,9 +49,17 @@ def _readable(name: str) -> str:
     return name
 
 
-def _value(text: str) -> str:
+def _origin(text: str) -> str:
     if problem := unfit_for_heads(text):
         raise ValueError(problem)
+    if text in ("*", "null"):
+        return text
+    scheme, rest, host = text.lower().partition("://")
+    sent = f"{scheme}{rest}{host.partition('/')[0].removesuffix(DEFAULT_PORTS.get(scheme, ''))}"
+    if _ORIGIN.fullmatch(sent) is None:
+        raise ValueError("is no origin: browsers send a scheme and a host, such as https://chat.example.com")
+    if text != sent:
+        raise ValueError(f"would never be met: browsers send {sent}")
     return text
 
 
@@ -60,5 +72,5 @@ def _route(path: str) -> str:
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 ReadHeader = Annotated[str, AfterValidator(_readable)]
 """A header that means something to Headway, and passes on to engines like any other. Empty: none does."""
-HeaderText = Annotated[str, AfterValidator(_value)]
+Origin = Annotated[str, AfterValidator(_origin)]
 RoutePath = Annotated[str, AfterValidator(_route)]
