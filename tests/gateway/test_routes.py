@@ -3,7 +3,7 @@
 import pytest
 
 from headway.gateway.config import INFERENCE_PATHS
-from headway.gateway.routes import Kind, Routes
+from headway.gateway.routes import KNOWN_V1, Kind, Routes, is_control
 
 ROUTES = Routes(INFERENCE_PATHS)
 
@@ -39,11 +39,41 @@ def test_own_paths() -> None:
         "/metrics",
         "/v1/load_lora_adapter", "/v1/Load_Lora_Adapter", "/v1/unload_lora_adapter", "/v1/loads", "/slots/0", "/props",
         "/tokenize/", "/tokenize/x", "/Tokenize", "/v1\\x", "/v1/x;y", "/v1/%63hat/completions", "/v1/models/",
-        "/admin", "/api/tags", "/api/pull", "/server_info", "/update_weights", "/v1/x%00",
+        "/v1/" + "x" * 253, "/admin", "/api/tags", "/api/pull", "/server_info", "/update_weights", "/v1/x%00",
     ],
 )  # fmt: skip
 def test_everything_else_does_not_exist(path: str) -> None:
     assert ROUTES.find(path) is None
+
+
+CONTROL = (
+    "/sleep", "/wake_up", "/is_sleeping", "/pause", "/resume", "/reset_prefix_cache", "/reset_mm_cache",
+    "/collective_rpc", "/scale_elastic_ep", "/start_profile", "/stop_profile", "/v1/load_lora_adapter",
+    "/v1/unload_lora_adapter", "/load", "/server_info", "/metrics", "/init_weight_transfer_engine", "/update_weights",
+    "/get_world_size", "/abort_requests", "/flush_cache", "/clear_hicache_storage_backend",
+    "/hicache/storage-backend", "/freeze_gc", "/abort_request", "/start_expert_distribution_record",
+    "/update_weights_from_disk", "/get_weights_by_name", "/update_weight_version", "/release_memory_occupation",
+    "/resume_memory_occupation", "/slow_down", "/pause_generation", "/open_session", "/set_internal_state",
+    "/configure_logging", "/v1/loads", "/get_server_info", "/health_generate", "/release_memory", "/slots/0",
+    "/props", "/lora-adapters", "/models/load", "/models/unload", "/api/pull", "/api/delete", "/api/blobs/x",
+    "/v2/repository/models/m/load", "/v2/cudasharedmemory/status", "/v2/logging",
+)  # fmt: skip
+"""What vLLM, SGLang, TensorRT-LLM, Triton, llama.cpp and Ollama do on POST beside inference."""
+
+
+@pytest.mark.parametrize("path", CONTROL)
+def test_no_list_opens_control_paths(path: str) -> None:
+    wide = Routes(("/", "/v1/", "/v2/", "/api/", "/engine/", path, f"{path}/", "/sl%65ep"))
+    assert wide.find("/sl%65ep") is None
+    for spelling in (path, f"{path}/x", path.upper(), f"/engine{path}", f"/engine/v1{path}"):
+        assert wide.find(spelling) is None
+
+
+def test_a_wide_list_opens_the_rest() -> None:
+    wide = Routes(("/",))
+    for path in ("/invocations", "/v1/responses/r1/cancel", "/apply-template", "/v2/models/m/infer", "/encode"):
+        assert wide.find(path) is not None
+    assert not any(map(is_control, (*INFERENCE_PATHS, *KNOWN_V1)))
 
 
 def test_templates_cannot_be_varied_by_clients() -> None:

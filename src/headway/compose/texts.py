@@ -9,6 +9,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator
 
+from headway.gateway.routes import is_control
+
 OURS: Final = frozenset({
     "connection", "content-encoding", "content-length", "content-type", "expect", "forwarded", "host", "keep-alive",
     "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
@@ -66,6 +68,10 @@ def _origin(text: str) -> str:
 def _route(path: str) -> str:
     if _PATH.fullmatch(path) is None:
         raise ValueError("must be a path that begins with /, as clients send it, without a query")
+    if path == "/":
+        raise ValueError("would open whatever engines have: name routes, such as /v1/")
+    if is_control(path):
+        raise ValueError(f"{path} is a control path of engines: none is reachable through the data port")
     return path
 
 
