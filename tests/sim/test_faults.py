@@ -1,19 +1,29 @@
-"""What faults of replicas cost, in virtual time: F3, and F14's recovery seen by a whole fleet."""
+"""What faults of replicas cost, in virtual time: F3, and F14's recovery seen by a whole fleet; and when they end."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headway.compose.simulate import MakeBrain
 from headway.core.commands import Command, Dispatch
-from headway.core.events import Event, FirstToken, Progress, RequestArrived
+from headway.core.events import Event, FirstToken, ProbeSucceeded, Progress, RequestArrived
+from headway.core.ids import ReplicaId
+from headway.observe.config import ObserveConfig
 from headway.sim.driver import Deciding
+from headway.sim.faults import Faults
+from headway.sim.replica import SimReplica
 from headway.sim.run import play
 from headway.sim.scenario import Fault, PoolSpec, Scenario, Truth
-from tests.sim.support import workload
+from headway.sim.truth import grounds
+from tests.sim.support import fleet, workload
 
 FOUR = PoolSpec(4, "llama-3.1-8b", "a100-80gb", kv_tokens=60_000)
+GROUND = grounds(fleet(), 0)[0]
 
 
 class Deaf:
@@ -79,3 +89,98 @@ def test_a_replica_that_recovers_gets_its_share_again() -> None:
     dead, back = shares(16.0, fault, [(10.5, 20.0), (40.0, 60.0)])
     assert dead == 0.0
     assert 0.7 < back < 1.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lasts_s", [16.0, 40.0])
+def test_a_replica_that_is_back_is_found_by_the_next_probe(lasts_s: float) -> None:
+    """However long it was away. Only the breaker's own probes asked, whose pauses double up to a minute."""
+    used: list[float] = []
+    probed: list[float] = []
+
+    def note(event: Event, commands: list[Command]) -> None:
+        used.extend(event.at for each in commands if isinstance(each, Dispatch) and each.replica_id == "r000")
+        if isinstance(event, ProbeSucceeded) and event.replica_id == "r000":
+            probed.append(event.at)
+
+    scenario = fleet(faults=(Fault(5.0, 0, "crash", lasts_s),))
+    back = 5.0 + lasts_s
+    play(scenario, workload(240, 5.0, longest=300).requests, MakeBrain("round_robin"), 1, journal=note)
+    interval_s = ObserveConfig().probe_interval_s
+    assert Truth().probe_interval_s == interval_s
+    assert back < min(at for at in used if at > 6.0) < back + interval_s + 1.0
+    last = [at for at in probed if at > back]
+    assert all(after - before < 1.2 * interval_s for before, after in itertools.pairwise(last))
+
+
+class Bare:
+    """A world of replicas and faults, without requests or a brain. `seen`: what a replica is, at every whole second."""
+
+    def __init__(self, faults: tuple[Fault, ...], until: int) -> None:
+        self.now = 0.0
+        self._next: list[tuple[float, int, Callable[[float, object], None], object]] = []
+        self._numbers = itertools.count()
+        scenario = fleet(faults=faults)
+        self._replica = SimReplica(GROUND, scenario.truth, 0)
+        self.seen: list[tuple[bool, bool, float]] = []
+        self.probes: list[float] = []
+        Faults(self, scenario, 0).begin([self._replica])
+        for second in range(until):
+            self.later(second - self.now, self._look, None)
+            self._run(second)
+
+    def later(self, delay: float, act: Callable[[float, object], None], what: object) -> None:
+        heappush(self._next, (self.now + delay, next(self._numbers), act, what))
+
+    def crash(self, replica: SimReplica) -> None:
+        replica.crash()
+
+    def wake(self, replica: SimReplica) -> None:
+        pass
+
+    def probe(self, name: ReplicaId) -> None:
+        self.probes.append(self.now)
+
+    def _run(self, second: int) -> None:
+        while self._next and self._next[0][0] <= second:
+            self.now, _, act, what = heappop(self._next)
+            act(self.now, what)
+        self.now = float(second)
+
+    def _look(self, _at: float, _what: object) -> None:
+        self.seen.append((self._replica.alive, self._replica.silent, self._replica.factor))
+
+
+def expected(faults: Sequence[Fault], second: int) -> tuple[bool, bool, float]:
+    active = [fault for fault in faults if fault.at_s <= second < fault.at_s + fault.duration_s]
+    kinds = {fault.kind for fault in active}
+    slow = max((fault.factor for fault in active if fault.kind == "slow"), default=1.0)
+    return "crash" not in kinds, "silent" in kinds, slow
+
+
+@pytest.mark.slow
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            Fault,
+            at_s=st.integers(0, 9).map(lambda second: second + 0.5),
+            replica=st.just(0),
+            kind=st.sampled_from(["crash", "slow", "silent"]),
+            duration_s=st.integers(1, 9).map(float),
+            factor=st.sampled_from([0.5, 2.0, 4.0]),
+        ),
+        max_size=4,
+    ).map(tuple)
+)
+def test_each_of_several_faults_ends_by_itself(faults: tuple[Fault, ...]) -> None:
+    """The first of two that overlapped or touched ended both."""
+    world = Bare(faults, 22)
+    assert world.seen == [expected(faults, second) for second in range(22)]
+
+
+def test_a_replica_that_crashed_twice_is_probed_in_one_rhythm() -> None:
+    world = Bare((Fault(1.5, 0, "crash", 4.0), Fault(3.5, 0, "crash", 4.0), Fault(20.5, 0, "crash", 2.0)), 200)
+    gaps = [after - before for before, after in itertools.pairwise(world.probes)]
+    assert len(gaps) > 30
+    assert all(4.5 <= gap <= 5.5 for gap in gaps)

@@ -41,6 +41,7 @@ TRUTH: Mapping[str, Range] = {
     "gauge_lag_s": (0, 3600),
     "bytes_per_token": (0.1, 100),
     "byte_noise": (0, 2),
+    "probe_interval_s": (0.001, 3600),
 }
 SLO: Mapping[str, Range] = {
     "ttft_s": (0, LATER_S),

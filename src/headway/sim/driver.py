@@ -45,10 +45,11 @@ from headway.core.outcome import Outcome, OutcomeKind
 from headway.core.request import RequestInfo
 from headway.perfmodel.decoding import Job
 from headway.sim.columns import Columns
+from headway.sim.faults import Faults
 from headway.sim.moving import Moving
 from headway.sim.prompt import Prompt
 from headway.sim.replica import SimReplica
-from headway.sim.scenario import MODEL, Fault, Scenario, tiers
+from headway.sim.scenario import MODEL, Scenario, tiers
 from headway.workload.request import Request
 
 CONNECT_S: Final = 0.001
@@ -106,6 +107,7 @@ class Driver:
         self._known = scenario.clairvoyant
         self._moves = scenario.moves
         self._moving = Moving(self)
+        self._faults = Faults(self, scenario, seed)
         self._perform: dict[type, Callable[[Any], None]] = {
             Dispatch: self._dispatch,
             Migrate: self._migrate,
@@ -116,8 +118,8 @@ class Driver:
             Relay: self._relay,
             Abort: self._abort,
             SetTimer: self._set_timer,
-            Probe: self._probe,
-            WarmUp: self._probe,
+            Probe: self._asked,
+            WarmUp: self._asked,
             Restart: self._nothing,
         }
 
@@ -148,9 +150,7 @@ class Driver:
             self._push(self._chance.uniform(0.0, interval), self._scrape, replica)
         self._push(self._scenario.progress_s, self._tick, None)
         self._push(0.0, self._look, None)
-        names = list(self._replicas)
-        for fault in self._scenario.faults:
-            self._push(fault.at_s, self._break, (fault, self._replicas[names[fault.replica]]))
+        self._faults.begin(list(self._replicas.values()))
 
     def _push(self, at: float, act: Callable[[float, Any], None], what: Any) -> None:
         self._pushed += 1
@@ -242,9 +242,10 @@ class Driver:
         except ValueError as error:
             self._end(attempt, Outcome(OutcomeKind.CLIENT_ERROR, 400, sent=True, detail=str(error)))
             return
-        self._wake(replica)
+        self.wake(replica)
 
-    def _wake(self, replica: SimReplica) -> None:
+    def wake(self, replica: SimReplica) -> None:
+        """Its engine's next event may be at another time now."""
         if replica.ends < float("inf"):
             self._push(replica.ends, self._complete, (replica, replica.version))
 
@@ -253,7 +254,7 @@ class Driver:
         if version != replica.version:
             return
         happened = replica.complete()
-        self._wake(replica)
+        self.wake(replica)
         moving = self._moving
         for job in happened.first:
             if job.id in self._jobs and not moving.warming(job.id):
@@ -319,7 +320,7 @@ class Driver:
             _, replica, job = self._jobs[transfer.source]
             said = self.said(attempt)
             replica.abort(transfer.source, self.now)
-            self._wake(replica)
+            self.wake(replica)
             self.columns.ended(transfer.index, job)
             self.ended(transfer.source, Outcome(OutcomeKind.MIGRATED, committed=True, sent=True, output_tokens=said))
 
@@ -331,7 +332,7 @@ class Driver:
             return
         _, replica, _ = found
         replica.abort(attempt, self.now)
-        self._wake(replica)
+        self.wake(replica)
         self._base.pop(attempt)
         self._post(AttemptFinished(self.now, attempt, outcome))
 
@@ -343,7 +344,7 @@ class Driver:
         _, replica, _ = found
         said = self.said(command.attempt_id)
         replica.abort(command.attempt_id, self.now)
-        self._wake(replica)
+        self.wake(replica)
         evicted = Outcome(OutcomeKind.EVICTED, committed=True, sent=True, output_tokens=said, resumable=True)
         self._push(self.now, self._cut, (command.attempt_id, evicted))
 
@@ -367,7 +368,7 @@ class Driver:
             return
         _, replica, job = found
         replica.abort(command.attempt_id, self.now)
-        self._wake(replica)
+        self.wake(replica)
         committed = job.first_token >= 0.0
         self._push(self.now, self._cut, (command.attempt_id, Outcome(OutcomeKind.CANCELLED, committed=committed)))
 
@@ -397,8 +398,12 @@ class Driver:
         if not replica.alive:
             self._post(ProbeFailed(at, replica.id, "refused", refused=True))
 
-    def _probe(self, command: Probe | WarmUp) -> None:
-        self._push(self.now + CONNECT_S, self._probed, command.replica_id)
+    def _asked(self, command: Probe | WarmUp) -> None:
+        self.probe(command.replica_id)
+
+    def probe(self, name: ReplicaId) -> None:
+        """Ask whether it lives, and tell the brain."""
+        self._push(self.now + CONNECT_S, self._probed, name)
 
     def _probed(self, at: float, name: ReplicaId) -> None:
         if self._replicas[name].alive:
@@ -428,35 +433,16 @@ class Driver:
             del self._timers[timer]
             self._post(TimerFired(at, timer))
 
-    # -- faults ------------------------------------------------------------------------------------------------
-
-    def _break(self, at: float, what: tuple[Fault, SimReplica]) -> None:
-        fault, replica = what
-        if fault.kind == "crash":
-            said = {attempt: self.said(attempt) for attempt, (_, r, _) in self._jobs.items() if r is replica}
-            replica.crash()
-            for attempt, tokens in said.items():
-                if attempt in self._jobs:
-                    self._lose(attempt, tokens)
-        elif fault.kind == "slow":
-            replica.slow(fault.factor, at)
-            self._wake(replica)
-        else:
-            replica.silent = True
-        self._push(at + fault.duration_s, self._mend, what)
+    def crash(self, replica: SimReplica) -> None:
+        """A replica loses all that it has, and its clients with it."""
+        said = {attempt: self.said(attempt) for attempt, (_, r, _) in self._jobs.items() if r is replica}
+        replica.crash()
+        for attempt, tokens in said.items():
+            if attempt in self._jobs:
+                self._lose(attempt, tokens)
 
     def _lose(self, attempt: AttemptId, said: int) -> None:
         committed = said > 0
         kind = OutcomeKind.TRUNCATED if committed else OutcomeKind.RESET
         resumable = committed and self._moves
         self._end(attempt, Outcome(kind, 0, committed, True, output_tokens=said, resumable=resumable))
-
-    def _mend(self, at: float, what: tuple[Fault, SimReplica]) -> None:
-        fault, replica = what
-        if fault.kind == "crash":
-            replica.restart()
-        elif fault.kind == "slow":
-            replica.slow(1.0, at)
-            self._wake(replica)
-        else:
-            replica.silent = False

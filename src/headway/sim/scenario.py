@@ -42,7 +42,8 @@ class Truth(msgspec.Struct, frozen=True):
     `step_jitter`: deviation of the logarithm of step times (1 % was measured). `scrape_interval_s`, `scrape_jitter`
     (fraction of it): when reports are asked for. `report_delay_s`: on their way to the brain, which it knows;
     `gauge_lag_s`: how old what they say is already, which it does not. `bytes_per_token` and its `byte_noise`
-    (deviation of the logarithm, per piece of a prompt): the brain sees bytes, not tokens.
+    (deviation of the logarithm, per piece of a prompt): the brain sees bytes, not tokens. `probe_interval_s`: how often
+    a replica that crashed is asked whether it is back.
     """
 
     perturb: float = 0.0
@@ -53,11 +54,12 @@ class Truth(msgspec.Struct, frozen=True):
     gauge_lag_s: float = 0.02
     bytes_per_token: float = 4.2
     byte_noise: float = 0.15
+    probe_interval_s: float = 5.0
 
 
 class Fault(msgspec.Struct, frozen=True):
     """At `at_s` a replica (by its number in the fleet) crashes, gets `factor` times slower, or reports nothing, for
-    `duration_s`."""
+    `duration_s`. Several may befall one at a time."""
 
     at_s: float
     replica: int
