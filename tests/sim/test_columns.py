@@ -2,8 +2,10 @@
 
 import math
 
+import pytest
+
 from headway.core.commands import Moved
-from headway.core.ids import ReplicaId, RequestId
+from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.perfmodel.decoding import Job
 from headway.sim.columns import FAILED, OK, OPEN, SHED, Columns
 from headway.sim.prompt import prompts
@@ -53,3 +55,24 @@ def test_a_look_and_the_end() -> None:
     table.finish(9.0, replicas, [0.1])
     assert (table.ended_at, table.totals, table.stalls) == (9.0, [2, 0, 50, 0], [0.1])
     assert len(table.spoken) == len(table.names) == 3
+
+
+def test_what_a_replica_said_before_a_crash_counts() -> None:
+    """Jain's index took a fleet for unfair in which one replica had crashed at the very end."""
+    table, (one, other, _) = columns()
+    for replica in (one, other):
+        replica.add(AttemptId("a"), Job("a", 100, 50, (), 0.0), 0.0)
+        while replica.ends < math.inf:
+            replica.complete()
+    other.add(AttemptId("b"), Job("b", 100, 1000, (), 50.0), 50.0)
+    other.complete()
+    said = other.engine.generated_at(50.5)
+    other.crash(50.5)
+    other.restart()
+    other.add(AttemptId("c"), Job("c", 100, 7, (), 60.0), 60.0)
+    while other.ends < math.inf:
+        other.complete()
+    assert said > 51
+    assert (one.generated, other.generated) == (50, said + 7)
+    table.finish(70.0, (one, other))
+    assert table.spoken[1] / table.spoken[0] == pytest.approx((said + 7) / 50, rel=0.5)  # speeds are bent by a fifth

@@ -133,7 +133,7 @@ class Bare:
         heappush(self._next, (self.now + delay, next(self._numbers), act, what))
 
     def crash(self, replica: SimReplica) -> None:
-        replica.crash()
+        replica.crash(self.now)
 
     def wake(self, replica: SimReplica) -> None:
         pass

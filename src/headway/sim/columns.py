@@ -92,4 +92,4 @@ class Columns:
         self.stalls = stalls
         for replica in replicas:
             self.totals = [one + more for one, more in zip(self.totals, replica.totals, strict=True)]
-            self.spoken.append(replica.engine.generated * replica.ground.model.step_s(_REFERENCE))
+            self.spoken.append(replica.generated * replica.ground.model.step_s(_REFERENCE))

@@ -436,7 +436,7 @@ class Driver:
     def crash(self, replica: SimReplica) -> None:
         """A replica loses all that it has, and its clients with it."""
         said = {attempt: self.said(attempt) for attempt, (_, r, _) in self._jobs.items() if r is replica}
-        replica.crash()
+        replica.crash(self.now)
         for attempt, tokens in said.items():
             if attempt in self._jobs:
                 self._lose(attempt, tokens)

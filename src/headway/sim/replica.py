@@ -35,6 +35,7 @@ class SimReplica:
         self._noise = [math.exp(chance.gauss(0.0, truth.step_jitter)) for _ in range(_NOISE)]
         self._at_noise = 0
         self._gone = (0, 0, 0, 0)  # preemptions, recomputed, queries, hits of engines that crashed
+        self._said = 0  # tokens that they generated
         self.engine = JumpEngine(ground.config, ground.model)
 
     @property
@@ -53,6 +54,11 @@ class SimReplica:
             queries + engine.queries,
             hits + engine.hits,
         )
+
+    @property
+    def generated(self) -> int:
+        """Tokens it has generated, in all its lives."""
+        return self._said + self.engine.generated
 
     def enters(self, prompt_tokens: int, at: float) -> float:
         """When a request sent now reaches the engine's queue: its server takes them one after another."""
@@ -83,10 +89,10 @@ class SimReplica:
             self.engine.abort(job, at)
             self.version += 1
 
-    def crash(self) -> dict[AttemptId, Job]:
+    def crash(self, at: float) -> dict[AttemptId, Job]:
         """Lose everything. Returns who was here."""
         lost, self.jobs = self.jobs, {}
-        self._gone = self.totals
+        self._gone, self._said = self.totals, self._said + self.engine.generated_at(at)
         self.engine = JumpEngine(self.ground.config, self.ground.model)
         self.alive = False
         self.version += 1
