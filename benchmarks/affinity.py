@@ -103,8 +103,8 @@ def run(plan: sweep.Sweep, load: int, seed: int, policy: str, form: str) -> Foun
         watched.append(Watched(brain_maker(policy, form), number))
         return watched[-1]
 
-    requests = sweep.arrivals(plan, load, seed).requests
-    result = simulate(plan.scenario, requests, make, f"{policy} {form}", plan.loads[load], seed).result
+    drawn = sweep.arrivals(plan, load, seed)
+    result = simulate(plan.scenario, drawn, make, f"{policy} {form}", plan.loads[load], seed).result
     return Found(result, watched[0].stayed / max(1, watched[0].followed))
 
 

@@ -72,7 +72,7 @@ def row(trace: str, policy: str, load: float) -> str:
     made = prepared(sweep(checked(wanted)))
     watch = Watch(policy)
     columns, brain_s = play(made.scenario, arrivals(made, 0, 0).requests, watch.make, 0, journal=watch.note)
-    result = summarize(columns, made.scenario, policy, load, 0, brain_s, False).result
+    result = summarize(columns, SECONDS, made.scenario, policy, load, 0, brain_s, False).result
     end = max(SECONDS, watch.changes[-1].at if watch.changes else 0.0)
     full = float(np.mean(np.array(watch.memory) >= DegradeConfig().bounds[1]))
     middle, high = quantiles(watch.saturation)

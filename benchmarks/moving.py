@@ -271,10 +271,11 @@ def _run(plan: sweep.Sweep, scene: Scene, variant: Variant, seed: int) -> Found:
         watched.append(Watched(_brain(point, variant), number, drain_at, FIRST, scenario.warmup_s))
         return watched[-1]
 
-    requests = sweep.arrivals(plan, 0, seed).requests
+    drawn = sweep.arrivals(plan, 0, seed)
     if scene.full:
-        requests = _lengthened(requests, tiers(scene.classes, len(requests), seed), scene.full)
-    result: RunResult = simulate(scenario, requests, make, variant.name, plan.loads[0], seed).result
+        longer = _lengthened(drawn.requests, tiers(scene.classes, len(drawn.requests), seed), scene.full)
+        drawn = msgspec.structs.replace(drawn, requests=longer)
+    result: RunResult = simulate(scenario, drawn, make, variant.name, plan.loads[0], seed).result
     brain = watched[0]
     empty_s = brain.empty_at - at if scene.drain else 0.0
     return Found(

@@ -9,7 +9,7 @@ from headway.compose.simulate import contenders
 from headway.sim.ceiling import ceiling
 from headway.sim.run import simulate
 from headway.sim.scenario import PoolSpec, Scenario, Truth
-from headway.workload.request import Request, Segment
+from headway.workload.request import Request, Segment, as_workload
 from headway.workload.stats import Slo
 
 STRICT = Slo(ttft_s=0.5, ttft_per_prompt_token_s=0.0001, tpot_s=0.03)
@@ -41,7 +41,7 @@ def test_no_policy_beats_the_ceiling(pool: dict[str, object]) -> None:
     assert bound.good < counted, "this is more than the fleet can do"
     for one in contenders(("headroom", "lmetric+queue", "clairvoyant")):
         mine = msgspec.structs.replace(stage, clairvoyant=one.clairvoyant)
-        result = simulate(mine, requests, one.make_brain, one.name, 1.0, seed).result
+        result = simulate(mine, as_workload("", requests), one.make_brain, one.name, 1.0, seed).result
         assert result.requests == counted
         assert result.good <= bound.good
 
@@ -79,4 +79,4 @@ def test_few_pieces_of_time_are_a_bound_too_and_hardly_a_looser_one() -> None:
     assert coarse <= 1.15 * exact
     for one in contenders(("headroom", "lmetric+queue", "clairvoyant")):
         mine = msgspec.structs.replace(stage, clairvoyant=one.clairvoyant)
-        assert simulate(mine, requests, one.make_brain, one.name, 1.0, seed).result.good <= exact
+        assert simulate(mine, as_workload("", requests), one.make_brain, one.name, 1.0, seed).result.good <= exact

@@ -84,7 +84,7 @@ def test_a_slow_replica_gets_less() -> None:
 
 
 def figures(policy: str, seed: int) -> RunResult:
-    found = simulate(fleet(), workload().requests, MakeBrain(policy), policy, 0.5, seed, detail=True)
+    found = simulate(fleet(), workload(), MakeBrain(policy), policy, 0.5, seed, detail=True)
     return found.result
 
 

@@ -15,7 +15,7 @@ USUAL = Slo()
 def result(slo: Slo = USUAL, warmup_s: float = 0.0) -> RunResult:
     stage = msgspec.structs.replace(fleet(), slo=slo, warmup_s=warmup_s)
     one = contender("round_robin")
-    return simulate(stage, workload(40).requests, one.make_brain, one.name, 1.0, 0).result
+    return simulate(stage, workload(40), one.make_brain, one.name, 1.0, 0).result
 
 
 def test_a_good_request_has_no_price_where_none_was_good() -> None:
@@ -43,3 +43,16 @@ def test_a_mean_is_of_all_runs_or_there_is_none() -> None:
     assert mean([one, two], "gpu_hours_per_1k_good") == pytest.approx(one.gpu_hours_per_1k_good + 0.5)
     assert mean([one, none], "gpu_hours_per_1k_good") is None
     assert mean([], "good") is None
+
+
+def test_time_is_what_was_simulated_and_not_when_the_last_request_happened_to_come() -> None:
+    """Two good requests within the first seconds of a hundred were 18 GPU-hours per thousand, or 10 by another seed."""
+    sparse = msgspec.structs.replace(workload(2, 1.0, longest=100), span_s=100.0)
+    one, stage = contender("round_robin"), fleet(warmup_s=0.0)
+    found = simulate(stage, sparse, one.make_brain, one.name, 1.0, 0).result
+    assert (found.good, found.window_s, found.goodput_rps) == (2, 100.0, 0.02)
+    assert found.gpu_hours_per_1k_good == pytest.approx(3 * 100 / 3600 / 2 * 1000)
+    late = msgspec.structs.replace(stage, warmup_s=sparse.requests[-1].arrival_s)
+    assert simulate(late, sparse, one.make_brain, one.name, 1.0, 0).result.goodput_rps == pytest.approx(
+        1 / (100.0 - late.warmup_s)
+    )

@@ -26,7 +26,7 @@ def test_without_classes_all_are_alike() -> None:
 
 
 def test_a_run_counts_its_urgent_requests_apart() -> None:
-    found = simulate(fleet(classes=CLASSES), workload().requests, MakeBrain("headroom"), "headroom", 0.5, 1).result
+    found = simulate(fleet(classes=CLASSES), workload(), MakeBrain("headroom"), "headroom", 0.5, 1).result
     assert found.urgent == sum(tier >= Tier.HIGH for tier in tiers(CLASSES, 120, 1))
     assert 0 < found.urgent_good <= found.urgent
     assert 0.0 < found.urgent_ttft_p99_s <= found.e2e_p99_s

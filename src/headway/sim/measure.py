@@ -15,11 +15,22 @@ from headway.workload.results import Run, RunDetail, RunResult
 
 
 def summarize(
-    columns: Columns, scenario: Scenario, policy: str, load: float, seed: int, brain_s: float, detail: bool
+    columns: Columns,
+    span_s: float,
+    scenario: Scenario,
+    policy: str,
+    load: float,
+    seed: int,
+    brain_s: float,
+    detail: bool,
 ) -> Run:
-    """Figures of one run, and its curves if wanted. Requests that came before the end of the warm-up do not count."""
+    """Figures of one run, and its curves if wanted. Requests that came before the end of the warm-up do not count.
+
+    `span_s`: so long requests may have come. When the last one happened to is no measure of time: where few come, what
+    is per second or per GPU-hour would be whatever chance makes of it.
+    """
     table = _Table(columns, scenario)
-    span = table.window_s
+    span = max(0.0, span_s - scenario.warmup_s)
     good = int(table.good.sum())
     ok = int(table.ok.sum())
     count = len(table.ok)
@@ -93,7 +104,6 @@ class _Table:
         limits = slo.ttft_s + slo.ttft_per_prompt_token_s * np.array(columns.prompt)[kept]
         with np.errstate(invalid="ignore"):
             self.good = self.ok & (self.ttft <= limits) & (~self.paced | (self.tpot <= slo.tpot_s))
-        self.window_s = float(self.arrival[-1] - max(scenario.warmup_s, 0.0)) if len(self.arrival) else 0.0
 
 
 def _rank(values: np.ndarray, q: float) -> float | None:

@@ -9,7 +9,7 @@ from headway.sim.prompt import Prompt, prompts
 from headway.sim.replica import SimReplica
 from headway.sim.scenario import Scenario
 from headway.sim.truth import grounds
-from headway.workload.request import Request
+from headway.workload.request import Request, Workload
 from headway.workload.results import Run
 
 BrainMaker = Callable[[int], Deciding]
@@ -34,14 +34,15 @@ def play(
 
 def simulate(
     scenario: Scenario,
-    requests: Sequence[Request],
+    load: Workload,
     make_brain: BrainMaker,
     policy: str,
-    load: float,
+    factor: float,
     seed: int,
     known: Sequence[Prompt] | None = None,
     detail: bool = False,
 ) -> Run:
-    """Figures of one run. Equal seeds mean equal arrivals, truth and noise, whatever the policy."""
-    columns, brain_s = play(scenario, requests, make_brain, seed, known)
-    return summarize(columns, scenario, policy, load, seed, brain_s, detail)
+    """Figures of one run. `factor`: the load as it is reported. Equal seeds mean equal truth and noise, whatever the
+    policy."""
+    columns, brain_s = play(scenario, load.requests, make_brain, seed, known)
+    return summarize(columns, load.span_s, scenario, policy, factor, seed, brain_s, detail)

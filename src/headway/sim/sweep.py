@@ -161,7 +161,7 @@ class _Worker:
             scenario = msgspec.structs.replace(scenario, clairvoyant=contender.clairvoyant, moves=contender.moves)
         return simulate(
             scenario,
-            load.requests,
+            load,
             contender.make_brain,
             contender.name,
             sweep.loads[cell.load],

@@ -11,16 +11,16 @@ import msgspec
 class RunResult(msgspec.Struct, frozen=True):
     """One policy x load x seed.
 
-    `good` requests met both SLOs; `goodput_rps` is them per second of `window_s` (the span of arrivals counted).
-    `late` were served but missed an SLO, `shed` were refused by us, `failed` are the rest. TTFT, TPOT and E2E are of
-    requests that ended ok. Whatever there was nothing to measure of is None: the quantiles where nobody was served, the
-    price of a good request where none was. `longest_wait_s` and `queue_p99_s`: from arrival
-    to dispatch. `preempted` counts requests preempted at least once, `preemptions` all times. `kv_usage_std` is the
-    mean over time of the standard deviation of KV use across replicas. `fairness` is Jain's index of output tokens
-    per replica (by capacity). `decision_us`: mean CPU time of the brain per request. `kv_gap_p95`: the fullest pool's
-    use less the emptiest's, 95 % quantile over the time in which requests come. `urgent`: requests of a high or
-    critical tier. `moves`, `failovers`, `evictions` of running requests that were made, `abandoned` ones, tokens
-    prefilled again for them, and what clients noticed of a move.
+    `good` requests met both SLOs; `goodput_rps` is them per second of `window_s` (the simulated time in which requests
+    that count may come). `late` were served but missed an SLO, `shed` were refused by us, `failed` are the rest. TTFT,
+    TPOT and E2E are of requests that ended ok. Whatever there was nothing to measure of is None: the quantiles where
+    nobody was served, the price of a good request where none was. `longest_wait_s` and `queue_p99_s`: from arrival to
+    dispatch. `preempted` counts requests preempted at least once, `preemptions` all times. `kv_usage_std` is the mean
+    over time of the standard deviation of KV use across replicas. `fairness` is Jain's index of output tokens per
+    replica (by capacity). `decision_us`: mean CPU time of the brain per request. `kv_gap_p95`: the fullest pool's use
+    less the emptiest's, 95 % quantile over the time in which requests come. `urgent`: requests of a high or critical
+    tier. `moves`, `failovers`, `evictions` of running requests that were made, `abandoned` ones, tokens prefilled again
+    for them, and what clients noticed of a move.
     """
 
     policy: str
