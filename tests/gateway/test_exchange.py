@@ -679,6 +679,26 @@ def test_held_requests_go_on_when_the_brain_says_so(run: Run) -> None:
     run(main())
 
 
+def test_who_is_held_and_refused_in_the_end_was_queued_all_the_time(run: Run) -> None:
+    """The access line of a request that timed out in the queue said `queued_s` 0."""
+
+    async def main() -> None:
+        async with rig(always) as r:
+            r.brain.arrived = lambda e: [Hold(e.request.id, 1)]
+            waiting = asyncio.ensure_future(r.ask(post(CHAT)))
+            await r.until(lambda: bool(r.brain.requests))
+            (request,) = r.brain.requests
+            refusal = Reject(request, 503, "queue_timeout", "Late.", 1.0, shed=True)
+            r.gateway.plane.driver.exchanges[request].reject(refusal)  # type: ignore[index]
+            assert status(await waiting) == 503
+            assert status(await r.ask(post(b"{"))) == 400
+            held, unasked = r.accesses
+            assert 0.0 < held.queued_s <= held.duration_s
+            assert (unasked.queued_s, unasked.account) == (0.0, "client_error")
+
+    run(main())
+
+
 def test_rejects(run: Run) -> None:
     async def main() -> None:
         async with rig(always) as r:

@@ -19,7 +19,8 @@ class Access:
     and `first_token_at` are of the monotonic clock. `path` is the route's template, or "unmatched"; `model` is a name
     the fleet knows, or "other": both become labels, so a client must not choose them. `code` says why, for everything
     that is not plain success (our refusal's code or the outcome's kind). `replica` is where the last attempt went.
-    `ttft_s` counts from arrival to the first content, None when there was none.
+    `ttft_s` counts from arrival to the first content, None when there was none; `queued_s` from the brain being asked
+    until a replica was tried first, or the end.
 
     No Struct, because every request writes and reads one, which is what compiled code does best with its own classes.
     """
@@ -69,6 +70,8 @@ class Access:
         """It is over: `wall` by the wall clock, `at` by the monotonic one."""
         self.at = wall
         self.duration_s = at - self.started_at
+        if not self.attempts and self.asked_at > self.started_at:  # it was sent nowhere: all it did was to wait
+            self.queued_s = at - self.asked_at
         if self.first_token_at is not None:
             self.ttft_s = self.first_token_at - self.started_at
         self.account = account
