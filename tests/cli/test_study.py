@@ -52,6 +52,12 @@ def test_requests_larger_than_the_pool_are_explained(capsys: pytest.CaptureFixtu
     assert "--kv-tokens: no request" in capsys.readouterr().err
 
 
+def test_the_usual_granularities_are_those_that_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    """The smallest pool that may be asked for was refused for a granularity that nobody had asked for."""
+    assert call("study", "fragmentation", "--kv-tokens", "1024", "--steps", "50", "--json") == 0
+    assert {row["granularity"] for row in json.loads(capsys.readouterr().out)} == {32, 512}
+
+
 def test_a_plot_needs_matplotlib(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,8 @@ from headway.workload.sources import Options
 GENERATED = 4000
 """Requests of the built-in chat workload."""
 
+_USUAL = ",".join(map(str, GRANULARITIES))
+
 
 class Study(enum.StrEnum):
     """What can be studied."""
@@ -33,9 +35,10 @@ def command(
     ] = "chat",
     kv_tokens: Annotated[int, typer.Option(help="Size of the pool.", min=1024)] = 120_000,
     steps: Annotated[int, typer.Option(help="Steps; a running sequence gains a token in each.", min=1)] = 20_000,
-    granularity: Annotated[str, typer.Option(help="Tokens per request to the allocator, by comma.")] = ",".join(
-        map(str, GRANULARITIES)
-    ),
+    granularity: Annotated[
+        str,
+        typer.Option(help="Tokens per request to the allocator, by comma.", show_default=f"{_USUAL}, if they fit"),
+    ] = "",
     plot: Annotated[Path | None, typer.Option(help="Draw it into this file (.svg, .png, .pdf).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of generated lengths.", min=0)] = 0,
     as_json: Annotated[
@@ -66,6 +69,8 @@ def command(
 
 
 def _units(text: str, most: int) -> list[int]:
+    if not text:
+        return [unit for unit in GRANULARITIES if unit <= most]
     try:
         units = [int(part) for part in text.split(",")]
     except ValueError:
