@@ -85,6 +85,8 @@ def test_a_generated_workload(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (("--policy", "headrom"), r"no policy is named 'headrom'; did you mean \"headroom\""),
         (("--gpu", "h100-81gb"), "h100-80gb"),
+        (("--policy", "clairvoyant+queue"), "clairvoyant is headroom with foresight and takes no suffix"),
+        (("--tensor-parallel-size", "3"), "32 attention heads cannot be split over 3 GPUs"),
         (("--load", "0.7;0.9"), "--load takes numbers by comma, such as 0.7,0.9, not '0.7;0.9'"),
         (("--load", "-1"), "must be positive multiples"),
         (("--columns", "arrival=x"), "input, output missing"),
@@ -125,6 +127,16 @@ def test_a_report_that_cannot_be_written_is_found_at_once(
 ) -> None:
     assert simulate(trace, "--html", str(tmp_path / "none" / "report.html")) == 1
     assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_what_cannot_be_simulated_leaves_no_report(trace: Path, tmp_path: Path) -> None:
+    """It left an empty file; a report that was there stays as it was."""
+    new, old = tmp_path / "new.html", tmp_path / "old.html"
+    old.write_text("old")
+    for path in (new, old):
+        assert simulate(trace, "--policy", "nope", "--html", str(path)) == 1
+    assert not new.exists()
+    assert old.read_text() == "old"
 
 
 def test_names_by_comma_or_repeated() -> None:

@@ -74,7 +74,7 @@ def command(
     with friendly():
         asked = overlaid(read_simulation(scenario) if scenario else None, *opt.changes(flags))
         if html is not None:
-            html.open("a").close()  # an address that cannot be written is found now, not after an hour
+            _must_be_writable(html)
         runs, made = measured(asked, jobs, detail=html is not None)
         if html is not None:
             html.write_text(page(runs, _story(asked, made)), encoding="utf-8")
@@ -84,6 +84,15 @@ def command(
         _show(asked, made, runs)
     if html is not None:
         err.print(f"report written to {html}", highlight=False, markup=False)
+
+
+def _must_be_writable(path: Path) -> None:
+    """Raises OSError for an address that cannot be written: now, not after an hour. What is not there, is not there
+    then either, because many things may go wrong until there is a report."""
+    new = not (path.is_symlink() or path.exists())
+    path.open("a").close()
+    if new:
+        path.unlink()
 
 
 def _show(asked: Simulation, made: Sweep, runs: Sequence[Run]) -> None:

@@ -87,6 +87,8 @@ def contender(name: str, config: BrainConfig | None = None, registry: Registry |
     alone = plain.removesuffix(SESSIONS)
     published = alone.removesuffix(QUEUE)
     policy = published.removesuffix(TUNED_SUFFIX)
+    if policy == CLAIRVOYANT:
+        raise UnknownPolicy(f"{name}: {CLAIRVOYANT} is headroom with foresight and takes no suffix")
     if policy not in registry.policies:
         hint = near(policy, registry.policies) or f"; there are {', '.join(sorted(registry.policies))}"
         raise UnknownPolicy(f"no policy is named {policy!r}{hint}")

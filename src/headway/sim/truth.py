@@ -9,6 +9,7 @@ from headway.core.replica import ReplicaSpec
 from headway.perfmodel import catalogue, memory
 from headway.perfmodel.engine import EngineConfig
 from headway.perfmodel.jump import Stepping
+from headway.perfmodel.memory_limits import whole_parts
 from headway.perfmodel.steptime import Batch, StepModel
 from headway.sim.scenario import MODEL, PoolSpec, Scenario
 
@@ -61,8 +62,10 @@ class DoesNotFit(ValueError):
 
 
 def engine_config(pool: PoolSpec) -> EngineConfig:
-    """Sizes of a pool's engines. Raises DoesNotFit or catalogue.UnknownName."""
+    """Sizes of a pool's engines. Raises DoesNotFit, catalogue.UnknownName, ValueError for uneven splits."""
     gpu, model = catalogue.gpu(pool.gpu), catalogue.model(pool.model)
+    if uneven := whole_parts(model, pool.tensor_parallel_size):
+        raise ValueError(uneven)
     batched = pool.max_num_batched_tokens or (8192 if gpu.roomy else 2048)
     tokens = pool.kv_tokens
     if not tokens:
