@@ -113,6 +113,8 @@ def test_generic_csv_with_sessions_grows_and_compacts() -> None:
         (['{"timestamp":"inf","input_length":5,"output_length":5,"hash_ids":[1]}'], MOONCAKE, "request 1: an arrival"),
         (['{"timestamp":0,"x":' + "[" * 100_000], MOONCAKE, "line 1"),
         (['{"timestamp":0,"input_length":5,"output_length":5,"hash_ids":["x"]}'], MOONCAKE, "request 1"),
+        (["timestamp,input_length,output_length,hash_ids", "0,5,5,7 8"], MOONCAKE, "request 1"),
+        (["timestamp,input_length,output_length,hash_ids", '0,5,5,"[7, ""x""]"'], MOONCAKE, "request 1"),
     ],
 )
 def test_bad_lines_are_named(lines: list[str], columns: Columns, says: str) -> None:
@@ -128,6 +130,14 @@ def test_quoted_fields_of_a_csv() -> None:
     lines = ["at,in,out,who", '0,5,6,"ann, bob"']
     columns = Columns("at", "in", "out", session="who")
     assert read(lines, columns, rng())[0].session == "ann, bob"
+
+
+def test_hash_ids_in_a_csv_are_written_as_json_has_them() -> None:
+    lines = ["timestamp,input_length,output_length,hash_ids", '0,1024,5,"[1, 2]"', "1000,600,5,[1]", "2000,600,5,"]
+    prompts = [[(s.key, s.tokens) for s in each.segments] for each in read(lines, MOONCAKE, rng())]
+    assert prompts[0] == [(1, 512), (2, 512)]
+    assert prompts[1][0] == (1, 512)
+    assert [tokens for _, tokens in prompts[2]] == [600]
 
 
 def spread(span_s: float) -> list[Request]:

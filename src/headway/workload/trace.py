@@ -121,12 +121,12 @@ def _logged(rows: Iterable[Row], columns: Columns) -> Iterator[Logged]:
             output = _tokens(row[columns.output], columns.output_unit_tokens)
             session = str(row[columns.session]) if columns.session else ""
             tenant = str(row[columns.tenant]) if columns.tenant else ""
-            hashes = msgspec.convert(row[columns.hashes], list[int]) if columns.hashes else []
+            hashes = _hashes(row[columns.hashes]) if columns.hashes else []
             arrival_s = _seconds(row[columns.arrival], columns)
             yield Logged(arrival_s, max(1, prompt), max(1, output), session, tenant, hashes, session)
         except KeyError as error:
             raise TraceError(f"request {number}: no column {error}") from None
-        except (ValueError, msgspec.ValidationError) as error:
+        except (ValueError, msgspec.DecodeError) as error:
             raise TraceError(f"request {number}: {error}") from None
 
 
@@ -135,6 +135,13 @@ def _tokens(value: object, unit_tokens: float) -> int:
     if not 0.0 <= tokens <= MAX_TOKENS:
         raise ValueError(f"a length of {value} is none, or longer than {MAX_TOKENS:,} tokens")
     return round(tokens)
+
+
+def _hashes(value: object) -> list[int]:
+    """Ids of blocks: a list, in a CSV written as JSON has it. An empty field has none."""
+    if isinstance(value, str):
+        return msgspec.json.decode(value, type=list[int]) if value.strip() else []
+    return msgspec.convert(value, list[int])
 
 
 def _seconds(value: object, columns: Columns) -> float:
