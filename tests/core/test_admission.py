@@ -4,12 +4,15 @@ import pytest
 
 from headway.core.admission import Admission, expired
 from headway.core.commands import Command
+from headway.core.constants import AffinityConfig, SchedulerConfig
 from headway.core.demand import Demand
 from headway.core.entries import Job, Tries
 from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.ids import AttemptId, ReplicaId, RequestId
 from headway.core.memory import HORIZONS
+from headway.core.pool import Pool
+from headway.core.precision import FOUR
 from headway.core.replica import LoadSample
 from tests.core.house import BY_HAND, demand, outlook, request, spec
 
@@ -117,16 +120,21 @@ def test_only_what_is_certain_is_refused(at_least: int, longest: int, refused: b
         assert "100 tokens" in answer.message
 
 
-def test_queues_are_one_per_model_and_precision() -> None:
+def pool(model: str = "m", rank: int = 0) -> Pool:
+    return Pool(model, SchedulerConfig(), AffinityConfig(enabled=False), rank)
+
+
+def test_queues_are_one_per_pool() -> None:
     admission = Gate().admission
-    first = admission.queue(request("r"))
+    first = admission.queue(pool())
     first.push(job("r", body_bytes=7), 0.0)
-    assert admission.queue(request("s")) is first
-    coarse = admission.queue(request("t", precision_floor="int4"))
+    assert admission.queue(pool()) is first
+    coarse = admission.queue(pool(rank=FOUR))
     assert coarse is not first
-    assert admission.queue(request("u", model="n")) not in (first, coarse)
+    assert admission.queue(pool("n")) not in (first, coarse)
     assert (admission.queued, admission.queued_bytes) == (1, 7)
     assert admission.lanes("m") == [first, coarse]
+    assert admission.busy(pool("n")) == {"m": first}, "all of one group"
     assert admission.close("m") == [first, coarse]
     assert (admission.queued, admission.lanes("m")) == (0, ())
 

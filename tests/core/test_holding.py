@@ -153,11 +153,11 @@ def test_every_policy_may_be_put_behind_the_queue() -> None:
 def test_who_does_not_wait_has_no_place_in_a_queue() -> None:
     house = ready("a")
     ask(house, "r", 900)
-    holding, jobs = house.brain._holding, house.brain._jobs
-    assert holding.prospect(jobs[RequestId("r")], 0.0) is None, "nobody waits at all"
+    admission, jobs = house.brain._admission, house.brain._jobs
+    assert admission.prospect(jobs[RequestId("r")], 0.0) is None, "nobody waits at all"
     ask(house, "s", 900)
-    assert holding.prospect(jobs[RequestId("r")], 0.0) is None
-    assert holding.prospect(jobs[RequestId("s")], 0.0) == (1, 0.0)
+    assert admission.prospect(jobs[RequestId("r")], 0.0) is None
+    assert admission.prospect(jobs[RequestId("s")], 0.0) == (1, 0.0)
 
 
 def test_without_the_hold_memory_is_no_reason() -> None:

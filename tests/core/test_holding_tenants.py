@@ -374,3 +374,55 @@ def test_who_is_late_and_matters_more_leaves_nothing_to_others() -> None:
     assert only(ask(house, "late", 400, tier=Tier.CRITICAL), Hold)
     house.wait(2.0)
     assert released(house.end("q-0")) == ["late"]
+
+
+def test_a_share_of_memory_is_one_share_under_all_names() -> None:
+    house = House(FewestInFlight(True), BrainConfig(admission=AdmissionConfig(pace=False)))
+    house.add("a", kv_capacity_tokens=1000, serves=dict.fromkeys("mn", "big"))
+    house.add("b", kv_capacity_tokens=1000, serves={"o": "big"})
+    house.tell(TenantsChanged(0.0, (Tenant("t", kv_share=0.5),)))
+    assert sent_to(ask(house, "r", 400, tenant="t")) == "a"
+    assert only(ask(house, "s", 200, tenant="t", model="n"), Hold)
+    assert sent_to(ask(house, "u", 200, tenant="t", model="o")) == "b", "other memory"
+    assert released(house.end("r-0")) == ["s"]
+
+
+def test_nobody_goes_for_a_newcomer_that_may_not_wait_even_so() -> None:
+    """Bytes that wait for another model are no victims of this one's."""
+    house = House(FewestInFlight(True), BrainConfig(admission=AdmissionConfig(pace=False, max_queued_bytes=1000)))
+    house.add("a", kv_capacity_tokens=1000)
+    house.add("b", model="x", serves={"x": "x"}, kv_capacity_tokens=1000)
+    for model in ("m", "x"):
+        ask(house, f"r-{model}", 900, model=model)
+    ask(house, "big", 900, model="x", body_bytes=900)
+    for number in range(8):
+        ask(house, f"low{number}", 900, tier=Tier.LOW, body_bytes=10)
+    assert refused(ask(house, "more", 900, body_bytes=150)) == {"more": (503, "queue_full")}
+    assert house.brain._admission.queued == 9
+    gone = refused(ask(house, "less", 900, body_bytes=50))
+    assert sorted(gone) == ["low5", "low6", "low7"]
+    assert (house.brain._admission.queued, house.brain._admission.queued_bytes) == (7, 1000)
+
+
+@pytest.mark.parametrize("tier", [Tier.STANDARD, Tier.HIGH])
+@pytest.mark.parametrize("count", [1, 40])
+def test_who_waits_for_its_tenants_share_is_in_nobodys_way(tier: int, count: int) -> None:
+    house = ready("a", "b", tenants=(Tenant("x", kv_share=0.25), Tenant("y")))
+    assert only(ask(house, "x", 400, tenant="x", tier=tier), Dispatch)
+    for number in range(count):
+        assert only(ask(house, f"x{number}", 400, tenant="x", tier=tier), Hold)
+    assert [sent_to(ask(house, f"y{number}", 200, tenant="y")) is not None for number in range(4)] == [True] * 4
+    for number in range(4):
+        ask(house, f"z{number}", 250, tenant="y")
+    assert only(ask(house, "high", 900, tenant="y", tier=Tier.HIGH), Hold), "it is its turn, and it does not fit"
+    assert only(ask(house, "last", 50, tenant="y"), Hold), "but that one stands before it"
+
+
+def test_nothing_is_kept_for_who_waits_for_its_tenants_share() -> None:
+    house = ready("a", bypass_max=1, tenants=(Tenant("x", kv_share=0.25), Tenant("y")))
+    ask(house, "x0", 200, tenant="x")
+    ask(house, "x1", 200, tenant="x")
+    for number in range(4):
+        assert sent_to(ask(house, f"y{number}", 100, tenant="y")) == "a"
+        house.end(f"y{number}-0")
+    assert house.brain._admission.queues["m"].kept == ""

@@ -330,3 +330,50 @@ def test_turns_are_paid_for_once_and_only_by_who_waited() -> None:
     assert queue.turns._served[""] == 200.0, "nothing was guessed"
     queue.mend(one, 10)
     assert queue.turns._served[""] == 100 + 2 * 10.0
+
+
+def test_queues_for_the_same_replicas_are_charged_together_and_begin_alike() -> None:
+    beside: dict[str, HoldQueue] = {}
+    first, second = (HoldQueue(AdmissionConfig(), lane=lane, beside=beside) for lane in ("m", "n"))
+    first.push(job("a", tenant="a"), 0.0)
+    first.push(job("b", tenant="b"), 0.0)
+    assert list(beside) == ["m"]
+    first.release(RequestId("a"), 1.0)
+    second.push(job("c", tenant="a"), 2.0)
+    assert second.turns.starts("a", 0.0) == first.turns.starts("a", 0.0) > 0.0
+    second.serve("b", 300.0)
+    assert first.turns.starts("b", 0.0) == second.turns.starts("b", 0.0) == 300.0
+    first.remove(RequestId("b"))
+    assert list(beside) == ["n"]
+
+
+def test_a_replica_that_is_kept_for_another_now_is_kept_for_nobody_else_who_matters_no_more() -> None:
+    beside: dict[str, HoldQueue] = {}
+    queues = [HoldQueue(AdmissionConfig(), lane=lane, beside=beside) for lane in ("m", "n", "o")]
+    for queue, (name, tier) in zip(queues, (("plain", 0), ("high", 1), ("critical", 2)), strict=True):
+        queue.push(job(name, tier=tier), 0.0)
+    plain, high, critical = queues
+    for queue, name in ((plain, "plain"), (critical, "critical"), (high, "high")):
+        queue.keep(ReplicaId("a"), RequestId(name))
+    assert [queue.kept_for for queue in queues] == ["", "high", "critical"]
+    high.keep(ReplicaId("b"), RequestId("high"))
+    assert [queue.kept for queue in queues] == ["", "b", "a"]
+
+
+@pytest.mark.parametrize("due", [5.0, 50.0, math.inf])
+def test_whoever_changes_queues_is_what_it_was(due: float) -> None:
+    config = AdmissionConfig(rise_s=10.0)
+    one, other = (HoldQueue(config, ordered=True, lane=lane, beside={}) for lane in ("m", "n"))
+    other.push(job("o"), 0.0)
+    item = one.push(job("r", tier=-1, body_bytes=7), 0.0, due)
+    one.push(job("s"), 0.0)
+    one.within_reach(12.0)
+    assert (item.tier, item.late) == (0, due == 5.0)
+    before = (item.tier, item.late, item.due, item.expires, item.rises_at, item.bypassed)
+    one.remove(RequestId("r"))
+    other.adopt(item, 12.0)
+    assert (item.tier, item.late, item.due, item.expires, item.rises_at, item.bypassed) == before
+    assert (one.find(RequestId("r")), other.find(RequestId("r")), item.job.held) == (None, item, True)
+    assert (other.bytes, one.bytes) == (7, 0)
+    other.remove(RequestId("r"))
+    assert names(other) == ["o"]

@@ -16,6 +16,7 @@ from headway.core.health import Phase
 from headway.core.ids import ReplicaId
 from headway.core.plugin import Chance
 from headway.core.pool import Pool, context_limit
+from headway.core.precision import FULL
 from headway.core.replica import LoadSample
 from headway.core.scheduler import Scheduler, forecast
 from headway.core.view import Breaker, ReplicaView
@@ -270,6 +271,19 @@ def test_only_those_asked_for_are_considered() -> None:
     assert choice.exclusions == {"full_before": 2}
     assert stage.choose(among=[view], refuses=lambda view: "paced") is None
     assert stage.pool.candidate(ReplicaId("z")) is None
+
+
+def test_pools_that_share_replicas_are_of_one_group() -> None:
+    stage = Stage("a")
+    stage.add("b", serves={"m": "big", "n": "big"}, precision="fp8")
+    stage.add("c", serves={"n": "big", "o": "big"}, precision="bf16")
+    stage.add("d", serves={"n": "big", "o": "big"}, precision="bf16")
+    stage.add("e", serves={}, model="bare")
+    pools = stage.scheduler.pools
+    assert pools["m"].group == pools["n"].group == pools["o"].group != pools["bare"].group
+    above = pools["n"].above
+    assert [pool.group for pool in above.values()] == [pools["n"].group]
+    assert pools["m"].from_rank(FULL).group == pools["m"].group, "nobody reaches it, but somebody may come"
 
 
 def test_pools_are_by_the_names_clients_use() -> None:

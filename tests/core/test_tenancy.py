@@ -5,10 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.commands import Reject
+from headway.core.ids import ReplicaId
 from headway.core.request import RequestInfo
 from headway.core.tenancy import Bucket, Tenancy, held_tokens
 from headway.core.tenant import Tenant
 from tests.core.house import demand, request
+
+A = ReplicaId("a")
 
 
 def tenancy(**limits: object) -> Tenancy:
@@ -135,8 +138,8 @@ def test_tokens_per_second_are_charged_by_what_was_produced() -> None:
     assert code(refusal) == (429, "rate_limit_exceeded")
     assert refusal is not None
     assert refusal.retry_after_s == 2.0
-    found.sent(first)
-    found.settled(first)
+    found.sent(first, A)
+    found.settled(first, A)
     found.left(first, 0)
     assert found.refuses_length(asked, first, 0.0) is None, "it produced nothing"
     found.entered(asked, first)
@@ -149,13 +152,13 @@ def test_the_share_of_memory_counts_what_is_promised() -> None:
     found = tenancy(kv_share=0.5)
     asked = demand(ask(), prompt=100, output=50.0)
     assert found.shares("t")
-    assert not found.over_share(asked, 200.0), "one may always run"
-    found.sent(asked)
-    assert found.over_share(asked, 200.0)
-    assert not found.over_share(asked, 600.0)
-    assert not found.over_share(asked, 0.0), "an unknown capacity is no reason"
-    found.settled(asked)
-    assert not found.over_share(asked, 200.0)
+    assert not found.over_share(asked, {A: 200}), "one may always run"
+    found.sent(asked, A)
+    assert found.over_share(asked, {A: 200})
+    assert not found.over_share(asked, {A: 600})
+    assert not found.over_share(asked, {A: 0}), "an unknown capacity is no reason"
+    found.settled(asked, A)
+    assert not found.over_share(asked, {A: 200})
     assert found.usages["t"].promised == {}
     assert held_tokens(asked) == 150.0
 
@@ -169,7 +172,7 @@ def test_accounts_survive_a_change_of_limits() -> None:
     assert found.refuses(asked, 1.0) is None
     found.configure([Tenant("u")], 2.0)
     found.left(demand(asked), 50)
-    found.settled(demand(asked))
+    found.settled(demand(asked), A)
     assert set(found.usages) == {"u"}
     found.configure([Tenant("t")], 3.0)
     found.left(demand(asked), 50)

@@ -345,3 +345,22 @@ def test_backlogged_tenants_are_served_alike(arrivals: list[tuple[str, float]]) 
         turns.remove(item)
         served[item.tenant] += item.cost  # type: ignore[assignment]
         assert max(served.values()) - min(served[t] for t in "abc") <= 2 * 50.0
+
+
+def test_lines_that_follow_others_have_their_accounts() -> None:
+    weights = {"a": 2.0, "b": 1.0}
+    turns, others = Turns(weights.__getitem__), Turns(weights.__getitem__)
+    for each in (turns, others):
+        each.add(waiting(1, "a"))
+    others.add(waiting(2, "b"))
+    for tenant, tokens in (("a", 100.0), ("b", 30.0), ("a", -20.0), ("b", 30.0)):
+        others.charge(tenant, tokens)
+        turns.follow(others, tenant)
+        assert turns.starts(tenant, 8.0) == pytest.approx(others.starts(tenant, 8.0))
+    assert turns.waits("a")
+    assert not turns.waits("b")
+    fresh = Turns(weights.__getitem__)
+    fresh.join(others)
+    assert fresh.starts("a", 0.0) == others.starts("a", 0.0) == 40.0
+    fresh.charge("a", 2.0)
+    assert others.starts("a", 0.0) == 40.0, "they are its own from now on"

@@ -11,7 +11,9 @@ take it, the scheduler's.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 from headway.core.commands import Reject
@@ -21,15 +23,22 @@ from headway.core.entry import Entry
 from headway.core.fleet import Fleet
 from headway.core.ids import ReplicaId, RequestId
 from headway.core.pace import Pace
+from headway.core.pool import Pool
 from headway.core.queue import HoldQueue
 from headway.core.request import RequestInfo
 from headway.core.reserve import Reserve
+from headway.core.snapshot import HeldState
 from headway.core.standing import Replica
 from headway.core.tenancy import Tenancy
 from headway.core.tenant import Tier
 from headway.core.view import ReplicaView
 
 _HIGH: Final = int(Tier.HIGH)  # looked up once: members of an enum are slow to get at
+
+Lanes = Mapping[str, HoldQueue]
+"""Queues by the names of their pools' lanes."""
+
+_NONE: Final[Lanes] = MappingProxyType({})
 
 
 class Admission:
@@ -54,6 +63,8 @@ class Admission:
         self.tenancy = Tenancy()
         self.queues: dict[str, HoldQueue] = {}
         self._lanes: dict[str, list[HoldQueue]] = {}
+        self._busy: dict[int, dict[str, HoldQueue]] = {}
+        self._pools: Mapping[str, Pool] = {}
         self._reserves: dict[str, Reserve] = {}
         self._refused: dict[ReplicaId, tuple[ReplicaView, float]] = {}
         self._lag_s = 0.0
@@ -68,17 +79,63 @@ class Admission:
         """Bodies of all who wait."""
         return sum(queue.bytes for queue in self.queues.values())
 
-    def queue(self, request: RequestInfo) -> HoldQueue:
-        """The queue of a request for a (known) model: one for each precision that is asked for, so that those who wait
+    def queue(self, pool: Pool) -> HoldQueue:
+        """The queue of a pool: one for each precision that not all replicas of a model reach, so that those who wait
         for one never block the others."""
-        name = lane(request)
-        found = self.queues.get(name)
+        found = self.queues.get(pool.lane)
         if found is None:
-            ordered = self.config.order and self.late
-            found = HoldQueue(self.config, ordered, self.tenancy.weight, request.model, name, request.precision_floor)
-            self.queues[name] = found
-            self._lanes.setdefault(request.model, []).append(found)
+            config, weight, beside = self.config, self.tenancy.weight, self._busy.setdefault(pool.group, {})
+            ordered = config.order and self.late
+            found = HoldQueue(config, ordered, weight, pool.model, pool.lane, pool.rank, beside)
+            self.queues[pool.lane] = found
+            self._lanes.setdefault(pool.model, []).append(found)
         return found
+
+    def busy(self, pool: Pool) -> Lanes:
+        """The queues in which somebody waits for replicas of this pool's group, its own or others."""
+        return self._busy.get(pool.group) or _NONE
+
+    def holder(self, job: Job) -> HoldQueue | None:
+        """The queue in which a request waits, None if it does not."""
+        return next((queue for queue in self.lanes(job.request.model) if queue.find(job.request.id)), None)
+
+    def positions(self) -> dict[RequestId, int]:
+        """Who is held, with the position in its queue, counted from 1."""
+        queues = self.queues.values()
+        return {item.job.request.id: n for queue in queues for n, item in enumerate(queue, start=1)}
+
+    def held(self, at: float, most: int) -> tuple[HeldState, ...]:
+        """The first of those who wait, queue by queue."""
+        found: list[HeldState] = []
+        for queue in self.queues.values():
+            for position, item in enumerate(islice(queue, most - len(found)), start=1):
+                request, waited = item.job.request, at - item.job.arrived_at
+                wait = queue.wait_s(item, position, at)
+                found.append(HeldState(request.id, queue.model, request.tenant, request.tier, position, waited, wait))
+        return tuple(found)
+
+    def prospect(self, job: Job, at: float) -> tuple[int, float] | None:
+        """Position and expected wait (s, 0 if unknown) of a request, None if it is not held."""
+        queue = self.holder(job)
+        item = queue.find(job.request.id) if queue is not None else None
+        if queue is None or item is None:
+            return None
+        position = queue.position(item)
+        return position, queue.wait_s(item, position, at)
+
+    def regroup(self, pools: Mapping[str, Pool]) -> list[HoldQueue]:
+        """Replicas came or went, and models that nobody serves were closed: others may share replicas now. Those whose
+        accounts are strange to the others: they must begin anew."""
+        self._pools, self._busy = pools, {}
+        strange = []
+        for queue in self.queues.values():
+            before, beside = queue.beside, self._busy.setdefault(pools[queue.model].group, {})
+            queue.beside = beside
+            if queue and beside.keys() <= before.keys():
+                beside[queue.lane] = queue
+            elif queue:
+                strange.append(queue)
+        return strange
 
     def lanes(self, model: str) -> Sequence[HoldQueue]:
         """All queues of a model."""
@@ -95,9 +152,17 @@ class Admission:
     def ended(self, job: Job, tokens: int | None) -> None:
         """A request ended after so many tokens, None if it was never served: its tenant was charged a guess."""
         self.tenancy.left(job.asked, tokens)
-        queue = self.queues.get(lane(job.request)) if job.charged else None
+        pool = self._pools.get(job.request.model) if job.charged else None
+        queue = self._charged(pool, job.request) if pool is not None else None
         if queue is not None:
             queue.mend(job, tokens)
+
+    def _charged(self, pool: Pool, request: RequestInfo) -> HoldQueue | None:
+        """The queue in which what is served to a request counts: its own, or one for the same replicas."""
+        if pool.above:
+            pool = pool.reaching(request.precision_floor)
+        own = self.queues.get(pool.lane)
+        return own if own is not None else next(iter(self.busy(pool).values()), None)
 
     def due(self, job: Job, views: Sequence[ReplicaView]) -> float:
         """The last moment at which a request can go and keep its TTFT objective, if all goes as it mostly does.
@@ -167,7 +232,7 @@ class Admission:
         tenancy = self.tenancy
         if not tenancy.usages or not tenancy.shares(job.request.tenant):
             return False
-        return tenancy.over_share(job.demand, float(sum(replica.capacity for replica in replicas)))
+        return tenancy.over_share(job.demand, {replica.id: replica.capacity for replica in replicas})
 
     def refuses(self, job: Job, view: ReplicaView, at: float) -> str:
         """Why a replica should not have the request now, empty if it may."""
@@ -182,7 +247,8 @@ class Admission:
 
     def _returned(self, model: str) -> bool:
         """Whether anybody waits who was taken away from an engine."""
-        return any(queue.returned for queue in self._lanes.get(model, ()))
+        pool = self._pools.get(model)
+        return pool is not None and any(queue.returned for queue in self.busy(pool).values())
 
     def infeasible(self, request: RequestInfo, at_least: int, longest: int) -> Reject | None:
         """A refusal if the prompt exceeds every replica's limit. `longest` is 0 if any limit is unknown."""
@@ -246,11 +312,6 @@ def unpaced(job: Job) -> bool:
     """Whether a request goes although others are to have a rest: it is urgent, or its client waits in the middle of an
     answer whose replica died."""
     return job.failovers > 0 or job.request.tier >= _HIGH
-
-
-def lane(request: RequestInfo) -> str:
-    """The name of the queue of a request."""
-    return f"{request.precision_floor}|{request.model}" if request.precision_floor else request.model
 
 
 def expired(request_id: RequestId) -> Reject:

@@ -114,7 +114,7 @@ class Attempts:
             tracker.sent(demand, replica_id, at)
         if self._admission.pace is not None:
             self._admission.pace.sent(view, entry.uncached, at)
-        self._admission.tenancy.sent(demand)
+        self._admission.tenancy.sent(demand, replica_id)
         replica.health.dispatched(attempt)
 
     def first_token(self, event: FirstToken, out: list[Command]) -> None:
@@ -149,7 +149,7 @@ class Attempts:
             self._judge(replica, entry, outcome, at, out)
         request, replica_id = entry.request, entry.replica_id
         demand, tokens = entry.demand, spoken(entry, outcome)
-        self._admission.tenancy.settled(demand)
+        self._admission.tenancy.settled(demand, replica_id)
         job = self.jobs.get(request.id)
         if job is not None and not self._goes_on(job, entry, outcome, at, out):
             self._retries.ended(job.tries)

@@ -123,19 +123,19 @@ class Brain:
             views,
             errors,
             pools=self._relief.states(views, at),
-            held=self._holding.held(at, SHOWN),
+            held=admission.held(at, SHOWN),
             tenants=admission.tenancy.states(),
             emptying=self._rebalance.emptying(views),
         )
 
     def queue_positions(self) -> dict[RequestId, int]:
         """Who is held, with the position in the queue of its model, counted from 1."""
-        return self._holding.positions()
+        return self._admission.positions()
 
     def prospect(self, request_id: RequestId, at: float) -> tuple[int, float] | None:
         """Position in its queue (from 1) and expected wait (s, 0 if unknown) of a request; None if it is not held."""
         job = self._jobs.get(request_id)
-        return self._holding.prospect(job, at) if job is not None and job.held else None
+        return self._admission.prospect(job, at) if job is not None and job.held else None
 
     @property
     def ignored(self) -> int:
@@ -229,7 +229,7 @@ class Brain:
         self._scheduler.regroup(at)
         self._scheduler.refresh(at, out)
         self._relief.regrouped(at, out)
-        self._holding.dissolve(out)
+        self._holding.dissolve(at, out)
         self._holding.release(list(self._scheduler.pools.values()), at, out)
 
     def _abort(self, entries: Iterable[Entry], why: str, out: list[Command]) -> None:

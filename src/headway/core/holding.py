@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from headway.core.admission import Admission, expired, lane, unpaced
+from headway.core.admission import Admission, Lanes, expired, unpaced
 from headway.core.commands import Command, Hold, Reject, SetTimer
 from headway.core.entries import Choice, Job, Waiting
 from headway.core.ids import ReplicaId, RequestId
+from headway.core.lanes import Look, in_turn, left_by, not_barred
 from headway.core.pool import Pool, suits
 from headway.core.queue import HoldQueue, cost
 from headway.core.request import RequestInfo
 from headway.core.scheduler import Avoid, Scheduler, bound
-from headway.core.snapshot import HeldState
 from headway.core.standing import Replica
 from headway.core.view import ReplicaView
 
@@ -64,28 +64,42 @@ class Holding:
             hits = job.demand.hits
             new = job.demand.prompt_tokens - (max(hits.values()) if hits else 0)
             pace.arrived(request.model, new, pool.candidates, at)
-        queue = admission.queues.get(lane(request)) if admission.queues else None
+        busy = admission.busy(pool)
         choice = None
-        if not admission.over_share(job, pool.replicas) and (
-            not queue
-            or (
-                queue.turns.from_tier(request.tier) <= admission.config.scan
-                and queue.turns.first(request.tier, request.tenant)
-            )
-        ):
-            choice = self.choose(job, pool, at)
+        if not admission.over_share(job, pool.replicas):
+            scan, idle = admission.config.scan, admission.over_share
+            among = left_by(self._looks(busy), request, pool, scan, idle) if busy else None
+            if among is None or among:
+                choice = self.choose(job, pool, at, among=among)
         if choice is None:
             self._hold(job, pool, at, out)
             return
         overdue = admission.overdue(job, pool.candidates, 0.0, at) if request.deadline is not None else ""
         if overdue:
-            self._refuse(job, _overdue(admission.queue(request), request.id, overdue, at), out)
+            self._refuse(job, _overdue(admission.queue(pool), request.id, overdue, at), out)
             return
-        if queue is not None:
-            if queue or queue.losing(at):
-                queue.pass_by(request, at)
-            queue.charge(job, cost(job))
+        if admission.queues:
+            self._passes(job, pool, busy, choice.view.id, at)
         self._send(job, choice, at, out)
+
+    def _passes(self, job: Job, pool: Pool, busy: Lanes, replica_id: ReplicaId, at: float) -> None:
+        """A newcomer goes at once to a replica for which others may wait."""
+        request, own = job.request, self._admission.queues.get(pool.lane)
+        if own is not None and (own or own.losing(at)):
+            own.pass_by(request, at)
+        for look in self._looks(busy) if busy else ():
+            if look.queue is not own and request.tier <= look.queue.turns.highest and look.pool.candidate(replica_id):
+                look.queue.overtake()
+        charged = own if own is not None else next(iter(busy.values()), None)
+        if charged is not None:
+            charged.charge(job, cost(job))
+
+    def _looks(self, busy: Lanes) -> list[Look]:
+        return [Look(queue, self._pool(queue)) for queue in busy.values()]
+
+    def _pool(self, queue: HoldQueue) -> Pool:
+        """The pool that those in a queue wait for."""
+        return self._scheduler.pools[queue.model].from_rank(queue.rank)
 
     def choose(
         self,
@@ -106,14 +120,12 @@ class Holding:
                 return scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, among)
             left = [v for v in (pool.candidates if among is None else among) if reserved.leaves(v, job.part.peak)]
             return scheduler.choose(pool, job.demand, at, job.at_least, avoid, None, left)
-        kept = ReplicaId("")
-        for queue in admission.lanes(pool.model):
-            kept = queue.kept_from(job.request) or kept
-
-        own = self._kept_for(job) if _doubtful(job, pool) else ""
+        busy = admission.busy(pool)
+        kept = [queue.kept_from(job.request) for queue in busy.values()] if busy else ()
+        own = self._kept_for(job, pool) if busy and _doubtful(job, pool) else ""
 
         def refuses(view: ReplicaView) -> str:
-            if view.id == kept:
+            if view.id in kept:
                 return "kept"
             if reserved and not reserved.leaves(view, job.part.peak):
                 return "reserved"
@@ -122,61 +134,60 @@ class Holding:
 
         return scheduler.choose(pool, job.demand, at, job.at_least, avoid, refuses, among)
 
-    def _kept_for(self, job: Job) -> ReplicaId:
+    def _kept_for(self, job: Job, pool: Pool) -> ReplicaId:
         """The replica that is kept for one that waits, empty if none is."""
-        queue = self._admission.queues.get(lane(job.request))
+        queue = self._admission.queues.get(pool.lane)
         return queue.kept if queue is not None and queue.kept_for == job.request.id else ReplicaId("")
 
     def release(
         self, pools: Iterable[Pool], at: float, out: list[Command], replica_id: ReplicaId | None = None
     ) -> None:
         """Room may have been made, at one replica or anywhere: let those go who fit now."""
-        for pool in pools:
-            for queue in self._admission.lanes(pool.model):
-                if queue:
-                    self._scheduler.refresh(at, out)
-                    self._release(queue, pool.reaching(queue.floor), replica_id, at, out)
+        for busy in {pool.group: self._admission.busy(pool) for pool in pools}.values():
+            if busy:
+                self._scheduler.refresh(at, out)
+                self._release(self._looks(busy), replica_id, at, out)
 
-    def _release(
-        self, queue: HoldQueue, pool: Pool, replica_id: ReplicaId | None, at: float, out: list[Command]
-    ) -> None:
-        """One look at the head and those behind it. Who needs more than one that did not fit is not asked, nor who is
-        late once one did not that is not: there is always a late one small enough for whatever room is made, and each
-        that took it would cost another its objective. (Who has a replica kept for it needs no other. And one that keeps
-        away from where it was lost says nothing of the room there.)"""
-        self._keep(queue, pool, at)
-        first, too_big, admission = True, math.inf, self._admission
-        timely_waits = False
-        for item in queue.within_reach(at):
-            job = item.job
+    def _release(self, looks: Sequence[Look], replica_id: ReplicaId | None, at: float, out: list[Command]) -> None:
+        """One look at the heads of queues for the same replicas and those behind them. Who needs more than one that did
+        not fit is not asked, nor who is late once one did not that is not: there is always a late one small enough for
+        whatever room is made, and each that took it would cost another its objective. (Who has a replica kept for it
+        needs no other. And one that keeps away from where it was lost, or cannot go on there, says nothing of the room
+        there.)"""
+        for look in looks:
+            self._keep(look.queue, look.pool, at)
+        admission = self._admission
+        for look, item in in_turn(looks, at):
+            queue, pool, job = look.queue, look.pool, item.job
             among = self._asked(job, pool, replica_id, at)
-            if not among and job.request.id == queue.kept_for:
-                continue  # those behind it may be urgent
             if not among:
-                break
-            if job.part.peak >= too_big or (item.late and timely_waits) or admission.over_share(job, pool.replicas):
+                look.over = job.request.id != queue.kept_for  # those behind that one may be urgent
                 continue
-            among, avoided = _with_warmest(among, job, pool), self._avoided(job, pool, at)
+            if look.bars(item) or admission.over_share(job, pool.replicas):
+                continue
+            among = not_barred(_with_warmest(among, job, pool), item, looks, look)
+            if not among:
+                continue
+            avoided = self._avoided(job, pool, at)
             choice = self.choose(job, pool, at, _none_of(avoided), among)
             if choice is None:
-                first = False
+                look.first = False
                 if not any(view.id in avoided for view in among) and _all_suit(job, pool, among):
-                    too_big = job.part.peak
-                    timely_waits = timely_waits or not (item.late or job.request.id == queue.kept_for)
+                    look.too_big = job.part.peak
+                    look.timely_waits = look.timely_waits or not (item.late or job.request.id == queue.kept_for)
                 continue
             barred = None if job.generated else self._barred(queue, job, pool, at)
             if barred is not None:
                 queue.remove(job.request.id)
                 self._refuse(job, barred, out)
                 continue
-            if not first:
-                queue.overtake(item.late)
-            elif not item.late:
-                queue.pass_late()
+            for each in looks:
+                each.passed(item, choice.view.id)
             queue.release(job.request.id, at)
             self._send(job, choice, at, out)
             self._scheduler.refresh(at, out)
-        self._arm(pool, queue, at, out)
+        for look in looks:
+            self._arm(look.pool, look.queue, at, out)
 
     def _barred(self, queue: HoldQueue, job: Job, pool: Pool, at: float) -> Reject | None:
         """What has come to light against one that waited, now that it could go."""
@@ -195,7 +206,8 @@ class Holding:
         job = head.job
         if queue.kept_for == job.request.id and pool.candidate(queue.kept) is not None:
             return
-        views = self.places(job, pool, at)
+        others = [other.kept_from(job.request) for other in queue.beside.values() if other is not queue]
+        views = [view for view in self.places(job, pool, at) if view.id not in others]
         if views:
             queue.kept = max(views, key=_headroom).spec.id
             queue.kept_for = job.request.id
@@ -229,13 +241,14 @@ class Holding:
         if not pool.candidates and not pool.saturated:
             self._refuse(job, no_replica(request.id), out)
             return
-        queue = admission.queue(request)
-        while queue.full or admission.queued_bytes + request.body_bytes > admission.config.max_queued_bytes:
-            victim = queue.turns.dispensable(request.tier, request.tenant)
-            if victim is None or request.body_bytes > admission.config.max_queued_bytes:
-                queue.turned_away(request.tier, at)
-                self._refuse(job, _queue_full(queue, request.id, at), out)
-                return
+        queue = admission.queue(pool)
+        excess = admission.queued_bytes + request.body_bytes - admission.config.max_queued_bytes
+        victims = queue.victims(request, excess) if queue.full or excess > 0 else []
+        if victims is None:
+            queue.turned_away(request.tier, at)
+            self._refuse(job, _queue_full(queue, request.id, at), out)
+            return
+        for victim in victims:
             queue.lost(victim.job.request.tier, at)
             queue.remove(victim.job.request.id)
             self._refuse(victim.job, _queue_full(queue, victim.job.request.id, at), out)
@@ -260,7 +273,8 @@ class Holding:
         if pool is None or not any(suits(replica, job) for replica in pool.replicas):
             out.append(no_replica(job.request.id))
             return False
-        queue = self._admission.queue(job.request)
+        pool = pool.reaching(job.request.precision_floor)
+        queue = self._admission.queue(pool)
         item = queue.push(job, at, at)
         position = queue.position(item)
         out.append(Hold(job.request.id, position, queue.wait_s(item, position, at)))
@@ -274,7 +288,7 @@ class Holding:
         tried = () if blameless else job.tries.excluded
         if not self._untried(job, pool, tried):
             return False
-        queue = self._admission.queue(job.request)
+        queue = self._admission.queue(pool)
         job.attempt, job.waits_from, job.tries.excluded = None, at, tried
         item = queue.push(job, at, self._admission.due(job, pool.candidates))
         position = queue.position(item)
@@ -321,7 +335,9 @@ class Holding:
 
     def withdraw(self, job: Job, at: float, out: list[Command]) -> None:
         """The client of a held request went away."""
-        self._admission.queue(job.request).remove(job.request.id)
+        queue = self._admission.holder(job)
+        assert queue is not None  # it is held
+        queue.remove(job.request.id)
         self._end(job)
         self.release([self._scheduler.pools[job.request.model]], at, out)
 
@@ -336,7 +352,7 @@ class Holding:
             for item in queue.hopeless(at):
                 self._give_up(queue, item, "the request waited, and would have to for longer than it may", at, out)
         queue.timer_at = math.inf
-        pool = self._scheduler.pools[queue.model]
+        pool = self._pool(queue)
         self.release([pool], at, out)
         self._arm(pool, queue, at, out)
         return True
@@ -361,8 +377,9 @@ class Holding:
             refusal = Reject(request.id, 503, "queue_timeout", text, queue.promise_s(at), shed=True)
             self._refuse(item.job, refusal, out)
 
-    def dissolve(self, out: list[Command]) -> None:
-        """Some models may not be served any more: whoever waits for them is told."""
+    def dissolve(self, at: float, out: list[Command]) -> None:
+        """Replicas came or went. Some models may not be served any more: whoever waits for them is told. Of others the
+        pools may be different ones: whoever waits for one of them does so in its queue."""
         admission, pools = self._admission, self._scheduler.pools
         if admission.pace is not None:
             admission.pace.keep(pools)
@@ -370,6 +387,15 @@ class Holding:
             for queue in admission.close(model):
                 for item in list(queue):
                     self._refuse(item.job, no_replica(item.job.request.id), out)
+        strange, moved = admission.regroup(pools), []
+        for queue in admission.queues.values():
+            for item in sorted(queue, key=_serial):
+                pool = pools[queue.model].reaching(item.job.request.precision_floor)
+                if pool.lane != queue.lane or queue in strange:
+                    queue.remove(item.job.request.id)
+                    moved.append((item, pool))
+        for item, pool in moved:
+            admission.queue(pool).adopt(item, at)
 
     def shed(self, model: str, below: int, at: float, out: list[Command]) -> None:
         """Who waits for a model, is less important than this and has not begun is refused: others need the room."""
@@ -410,32 +436,9 @@ class Holding:
 
     def keep_for(self, job: Job, replica_id: ReplicaId) -> None:
         """Room is being made at a replica for one that waits: nobody else is to take it."""
-        queue = self._admission.queue(job.request)
-        queue.kept, queue.kept_for = replica_id, job.request.id
-
-    def positions(self) -> dict[RequestId, int]:
-        """Who is held, with the position in its queue, counted from 1."""
-        queues = self._admission.queues.values()
-        return {item.job.request.id: n for queue in queues for n, item in enumerate(queue, start=1)}
-
-    def held(self, at: float, most: int) -> tuple[HeldState, ...]:
-        """The first of those who wait, queue by queue."""
-        found: list[HeldState] = []
-        for queue in self._admission.queues.values():
-            for position, item in enumerate(islice(queue, most - len(found)), start=1):
-                request, waited = item.job.request, at - item.job.arrived_at
-                wait = queue.wait_s(item, position, at)
-                found.append(HeldState(request.id, queue.model, request.tenant, request.tier, position, waited, wait))
-        return tuple(found)
-
-    def prospect(self, job: Job, at: float) -> tuple[int, float] | None:
-        """Position and expected wait (s, 0 if unknown) of a request, None if it is not held."""
-        queue = self._admission.queues.get(lane(job.request))
-        item = queue.find(job.request.id) if queue is not None else None
-        if queue is None or item is None:
-            return None
-        position = queue.position(item)
-        return position, queue.wait_s(item, position, at)
+        queue = self._admission.holder(job)
+        assert queue is not None  # it waits
+        queue.keep(replica_id, job.request.id)
 
 
 def _reached(job: Job, pool: Pool) -> Pool:
@@ -482,6 +485,10 @@ def _with_warmest(among: Sequence[ReplicaView], job: Job, pool: Pool) -> Sequenc
     if warmest is None or any(view is warmest for view in among):
         return among
     return sorted([*among, warmest], key=_id)
+
+
+def _serial(item: Waiting) -> int:
+    return item.serial
 
 
 def _id(view: ReplicaView) -> ReplicaId:

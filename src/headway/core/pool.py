@@ -19,6 +19,7 @@ from headway.core.constants import AffinityConfig, SchedulerConfig
 from headway.core.entries import Job
 from headway.core.health import Phase
 from headway.core.ids import ReplicaId
+from headway.core.precision import FLOORS
 from headway.core.rollout import Rollout
 from headway.core.standing import Replica
 from headway.core.variants import Variants
@@ -67,7 +68,8 @@ def _over_ramp(view: ReplicaView, config: SchedulerConfig) -> bool:
 
 class Pool:
     """The replicas of one model, and the views of those that may be used now (sorted by id). `above`: pools of those
-    that reach a precision that not all of them do, by its rank."""
+    that reach a precision that not all of them do, by its `rank` (0: the pool of all). `lane` is the name of its queue.
+    Pools of one `group` share replicas, directly or by way of others."""
 
     __slots__ = (
         "_config",
@@ -77,9 +79,12 @@ class Pool:
         "affinity",
         "candidates",
         "exclusions",
+        "group",
+        "lane",
         "longest",
         "model",
         "panic",
+        "rank",
         "replicas",
         "rollout",
         "saturated",
@@ -88,8 +93,11 @@ class Pool:
         "variants",
     )
 
-    def __init__(self, model: str, config: SchedulerConfig, affinity: AffinityConfig) -> None:
+    def __init__(self, model: str, config: SchedulerConfig, affinity: AffinityConfig, rank: int = 0) -> None:
         self.model = model
+        self.rank = rank
+        self.lane = f"{FLOORS[rank]}|{model}" if rank else model
+        self.group = 0
         self.affinity = Affinity(affinity) if affinity.enabled else None
         self._config = config
         self.variants = Variants()
@@ -150,13 +158,18 @@ class Pool:
 
     def reaching(self, floor: str) -> "Pool":
         """The pool for requests with this precision floor (as `precision.floor` has it, or empty)."""
-        needed = self.variants.needs(floor)
-        if needed <= self.variants.lowest:
+        return self.from_rank(self.variants.needs(floor))
+
+    def from_rank(self, rank: int) -> "Pool":
+        """The pool of those that reach this rank."""
+        if rank <= self.variants.lowest:
             return self
-        for rank, pool in self.above.items():
-            if rank >= needed:
+        for each, pool in self.above.items():
+            if each >= rank:
                 return pool
-        return Pool(self.model, self._config, AffinityConfig(enabled=False))  # whoever reached it has left
+        nobody = Pool(self.model, self._config, AffinityConfig(enabled=False), rank)  # whoever reached it has left
+        nobody.group = self.group
+        return nobody
 
     def candidate(self, replica_id: ReplicaId) -> ReplicaView | None:
         """The view of a replica that may be used now."""

@@ -38,7 +38,8 @@ def _alike(_tenant: str) -> float:
 
 class HoldQueue:
     """Who waits for one pool. `ordered`: by what can still be met, else in order of arrival; `weight`: of a tenant;
-    `lane`: its name among all queues; `floor`: the precision that all who wait here asked for."""
+    `lane` and `rank` are those of the pool; `beside`: by lane, the queues of its group in which anybody waits, this one
+    included if anybody does."""
 
     def __init__(
         self,
@@ -47,11 +48,13 @@ class HoldQueue:
         weight: Callable[[str], float] = _alike,
         model: str = "",
         lane: str = "",
-        floor: str = "",
+        rank: int = 0,
+        beside: "dict[str, HoldQueue] | None" = None,
     ) -> None:
         self.model = model
         self.lane = lane
-        self.floor = floor
+        self.rank = rank
+        self.beside = {} if beside is None else beside
         self._config = config
         self._ordered = ordered
         self.turns = Turns(weight)
@@ -77,7 +80,7 @@ class HoldQueue:
 
     def __iter__(self) -> Iterator[Waiting]:
         """In the order in which they would go, if everybody fitted."""
-        urgent = self._urgent
+        urgent = self.urgent
         if urgent is not None:
             yield urgent
         for item in self.turns:
@@ -88,6 +91,22 @@ class HoldQueue:
     def full(self) -> bool:
         """No one else may wait."""
         return len(self._items) >= self._config.max_queued
+
+    def victims(self, request: RequestInfo, excess: int) -> list[Waiting] | None:
+        """Who goes so that one more may wait, and so many bytes less are kept; None if not enough would."""
+        found: list[Waiting] = []
+        enough = False
+        while not enough:
+            victim = self.turns.dispensable(request.tier, request.tenant)
+            if victim is None:
+                break
+            self.turns.remove(victim)  # while they are chosen
+            found.append(victim)
+            excess -= victim.job.request.body_bytes
+            enough = excess <= 0 and len(self._items) - len(found) < self._config.max_queued
+        for item in found:
+            self.turns.add(item)
+        return found if enough else None
 
     def push(self, job: Job, at: float, due: float = math.inf) -> Waiting:
         """Somebody waits. `due`: the last moment at which it can go and keep its objective."""
@@ -101,26 +120,50 @@ class HoldQueue:
             due = -math.inf  # its client waits in the middle of an answer: before its like, and never late
         late = -math.inf < due < at
         item = Waiting(job, self._serial, expires, due, request.tier, request.tenant, cost(job), late)
+        self._enter(item, at)
+        if late:
+            self._hopes.missed(request.tier, at)
+        if item.tier < _TOP and self._config.rise_s:
+            self._rise(item, at)
+        return item
+
+    def adopt(self, item: Waiting, at: float) -> None:
+        """One that waited in another queue, and was removed there, waits here from now on. It is what it was, but for
+        its place among the late ones: behind those who are here."""
+        self._serial += 1
+        item.serial = self._serial
+        self._enter(item, at)
+        if item.rises_at < math.inf:
+            insort(self._rises, (item.rises_at, item.serial, item))
+
+    def _enter(self, item: Waiting, at: float) -> None:
+        job, request = item.job, item.job.request
+        others = [other for other in self.beside.values() if other is not self]
+        if not self._items:
+            if others:
+                self.turns.join(others[0].turns)  # which were charged for all that went meanwhile
+            self.beside[self.lane] = self
         job.held = True
         self._items[request.id] = item
         self.bytes += request.body_bytes
         self.returned += _was_away(job)
         self.apart += bool(job.tries.excluded)
+        known = self.turns.waits(item.tenant)
         self.turns.add(item)
+        for other in others:
+            if not known and other.turns.waits(item.tenant):
+                self.turns.follow(other.turns, item.tenant)  # it was not away
+                break
         self._hopes.waits(item, at)
-        insort(self._expiries, (expires, item.serial, item))
-        if late:
+        insort(self._expiries, (item.expires, item.serial, item))
+        if item.late:
             insort(self._late, (0.0, item.serial, item))
-            self._hopes.missed(request.tier, at)
-        elif abs(due) < math.inf:
-            insort(self._dues, (due, item.serial, item))
-        if item.tier < _TOP and self._config.rise_s:
-            self._rise(item, at)
-        return item
+        elif abs(item.due) < math.inf:
+            insort(self._dues, (item.due, item.serial, item))
 
     def position(self, item: Waiting) -> int:
         """How many are to go up to this one, itself included."""
-        urgent = self._urgent
+        urgent = self.urgent
         if item is urgent:
             return 1
         return self.turns.ahead(item) + (1 if urgent is None or item.late else 2)
@@ -153,6 +196,15 @@ class HoldQueue:
         if held is None or held.job.request.id == request.id or held.tier < request.tier:
             return ReplicaId("")
         return self.kept
+
+    def keep(self, replica_id: ReplicaId, request_id: RequestId) -> None:
+        """A replica is kept for one that waits, and not any longer for whoever matters no more."""
+        tier = self._items[request_id].tier
+        for other in self.beside.values():
+            held = other.find(other.kept_for) if other.kept == replica_id else None
+            if held is not None and held.tier <= tier:
+                other.kept, other.kept_for = ReplicaId(""), RequestId("")
+        self.kept, self.kept_for = replica_id, request_id
 
     def give_up(self, item: Waiting, at: float) -> None:
         """It would wait in vain."""
@@ -194,6 +246,7 @@ class HoldQueue:
         if item.rises_at < math.inf:
             discard(self._rises, (item.rises_at, item.serial, item))
         if not self._items:
+            self.beside.pop(self.lane, None)
             self._released_at = None
             self._hopes.emptied()
 
@@ -212,13 +265,26 @@ class HoldQueue:
         """It goes, and that is its tenant's turn (`cost`)."""
         if tokens:
             job.charged = tokens
-            self.turns.charge(job.request.tenant, tokens)
+            self.serve(job.request.tenant, tokens)
 
     def mend(self, job: Job, tokens: int | None) -> None:
         """It ended after so many tokens of output, None if it was never served: the charge was a guess."""
         if job.charged:
             wrong = 2.0 * (tokens - job.asked.output_mean) if tokens is not None else -job.charged
-            self.turns.charge(job.request.tenant, wrong)
+            self.serve(job.request.tenant, wrong)
+
+    def serve(self, tenant: str, tokens: float) -> None:
+        """So much is served to a tenant, or a guess about it is mended: it counts wherever others wait for the same.
+        Where it waits itself, it is known what it is owed."""
+        if not self.beside:
+            self.turns.charge(tenant, tokens)
+            return
+        each = {**self.beside, self.lane: self}.values()
+        leads = next((queue.turns for queue in each if queue.turns.waits(tenant)), self.turns)
+        leads.charge(tenant, tokens)
+        for queue in each:
+            if queue.turns is not leads:
+                queue.turns.follow(leads, tenant)
 
     def pass_by(self, request: RequestInfo, at: float) -> None:
         """Somebody goes at once while others wait."""
@@ -301,7 +367,7 @@ class HoldQueue:
         return float(min(max(1, math.ceil(slot - at)), config.retry_after_max_s))
 
     @property
-    def _urgent(self) -> Waiting | None:
+    def urgent(self) -> Waiting | None:
         """The first of the late ones, if it was overtaken often enough."""
         if self._late and self._late[0][2].bypassed >= self._config.late_bypass:
             return self._late[0][2]

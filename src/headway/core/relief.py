@@ -102,7 +102,8 @@ class Relief:
         why = self.degrade.refuses(pool, request, known)
         if not why:
             return None
-        return Reject(request.id, 503, why, _WORDS[why], self._admission.queue(request).promise_s(at), shed=True)
+        queue = self._admission.queue(self._scheduler.pools[request.model].reaching(request.precision_floor))
+        return Reject(request.id, 503, why, _WORDS[why], queue.promise_s(at), shed=True)
 
     def served(self, request: RequestInfo, at: float) -> None:
         """A request goes to a replica: its session has begun."""

@@ -7,7 +7,7 @@ their share (rollout).
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.affinity import Keeps, Refuses
 from headway.core.commands import Command, HealthChanged, Record
@@ -88,6 +88,7 @@ class Scheduler:
                     member.setdefault(replica.id, []).append(each)
         self._member = {replica_id: tuple(pools) for replica_id, pools in member.items()}
         self._serves = {replica_id: tuple(pools) for replica_id, pools in serves.items()}
+        _connect(self._serves.values())
         self._regrouped = True
 
     def sent(self, request: RequestInfo, spec: ReplicaSpec, at: float, asked: str = "") -> tuple[tuple[str, str], ...]:
@@ -109,7 +110,7 @@ class Scheduler:
             self._listed[name] = variants
         above, pool.above = pool.above, {}
         for rank in variants.floors:
-            within = pool.above[rank] = above.get(rank) or Pool(name, self._config, self._affinity)
+            within = pool.above[rank] = above.get(rank) or Pool(name, self._config, self._affinity, rank)
             within.variants, within.rollout = variants, pool.rollout
             within.reset([r for r in pool.replicas if variants.reach(r.id, rank)])
 
@@ -353,6 +354,24 @@ def _among_sessions(request: RequestInfo) -> float | None:
     """The place of a request's session among all, from 0 to 1, None if it has none."""
     session = request.session_key
     return place(request.tenant, session) / CIRCLE if session else None
+
+
+def _connect(shared: Iterable[Sequence[Pool]]) -> None:
+    """Number the groups of pools: those that share a replica are of one, and so are their pools by precision."""
+    groups: dict[str, dict[str, Pool]] = {}
+    for pools in shared:
+        group = groups.get(pools[0].model)
+        if group is not None and all(groups.get(pool.model) is group for pool in pools):
+            continue
+        joined: dict[str, Pool] = {}
+        for pool in pools:
+            joined.update(groups.get(pool.model) or {pool.model: pool})
+        for name in joined:
+            groups[name] = joined
+    for number, group in enumerate({id(group): group for group in groups.values()}.values(), start=1):
+        for pool in group.values():
+            for each in (pool, *pool.above.values()):
+                each.group = number
 
 
 def forecast(demand: Demand, view: ReplicaView) -> Forecast:

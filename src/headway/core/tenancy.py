@@ -6,11 +6,11 @@ their own tell clients when to come back, and never depend on anybody else. Turn
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headway.core.commands import Reject
 from headway.core.demand import Demand
-from headway.core.ids import RequestId
+from headway.core.ids import ReplicaId, RequestId
 from headway.core.precision import stricter
 from headway.core.request import RequestInfo
 from headway.core.snapshot import TenantState
@@ -53,7 +53,7 @@ class Usage:
     def __init__(self, tenant: Tenant, at: float) -> None:
         self.tenant = tenant
         self.alive = 0
-        self.promised: dict[str, float] = {}
+        self.promised: dict[ReplicaId, float] = {}
         self.requests = Bucket(tenant.requests_per_s, _request_burst(tenant), at)
         self.tokens = Bucket(tenant.tokens_per_s, tenant.tokens_per_s * tenant.burst_s, at)
 
@@ -158,28 +158,27 @@ class Tenancy:
             if not usage.alive:
                 self._gone.pop(request.tenant, None)
 
-    def sent(self, demand: Demand) -> None:
-        """An attempt of it was dispatched: these KV tokens are promised to it."""
+    def sent(self, demand: Demand, replica_id: ReplicaId) -> None:
+        """An attempt of it was dispatched: these KV tokens of a replica are promised to it."""
         if not self.usages:
             return
-        request = demand.request
-        usage = self.usages.get(request.tenant)
+        usage = self.usages.get(demand.request.tenant)
         if usage is not None:
-            usage.promised[request.model] = usage.promised.get(request.model, 0.0) + held_tokens(demand)
+            usage.promised[replica_id] = usage.promised.get(replica_id, 0.0) + held_tokens(demand)
 
-    def settled(self, demand: Demand) -> None:
+    def settled(self, demand: Demand, replica_id: ReplicaId) -> None:
         """That attempt ended."""
         if not self.usages and not self._gone:
             return
-        request = demand.request
-        usage = self.usages.get(request.tenant) or self._gone.get(request.tenant)
+        tenant = demand.request.tenant
+        usage = self.usages.get(tenant) or self._gone.get(tenant)
         if usage is None:
             return
-        left = usage.promised.get(request.model, 0.0) - held_tokens(demand)
+        left = usage.promised.get(replica_id, 0.0) - held_tokens(demand)
         if left > 0.5:
-            usage.promised[request.model] = left
+            usage.promised[replica_id] = left
         else:
-            usage.promised.pop(request.model, None)
+            usage.promised.pop(replica_id, None)
 
     def shares(self, tenant: str) -> bool:
         """Whether its share of the memory is bounded."""
@@ -190,11 +189,11 @@ class Tenancy:
         """What each of them has now."""
         return tuple(TenantState(name, u.alive, sum(u.promised.values())) for name, u in sorted(self.usages.items()))
 
-    def over_share(self, demand: Demand, capacity: float) -> bool:
-        """Whether its tenant (a configured one) has so much of a pool of `capacity` tokens (0: unknown) already that
-        this one must wait. One request may always run."""
-        usage = self.usages[demand.request.tenant]
-        promised = usage.promised.get(demand.request.model, 0.0) if capacity else 0.0
+    def over_share(self, demand: Demand, capacities: Mapping[ReplicaId, int]) -> bool:
+        """Whether its tenant (a configured one) has so much of replicas with so many tokens (0: unknown) already, under
+        whatever name it asked for them, that this one must wait. One request may always run."""
+        usage, capacity = self.usages[demand.request.tenant], sum(capacities.values())
+        promised = sum(usage.promised.get(each, 0.0) for each in capacities) if capacity else 0.0
         return promised > 0.0 and promised + held_tokens(demand) > usage.tenant.kv_share * capacity
 
 

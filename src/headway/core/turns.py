@@ -134,7 +134,7 @@ class Turns:
     def add(self, item: Waiting) -> None:
         """It waits."""
         tenant = item.tenant
-        if not self._waits(tenant):
+        if not self.waits(tenant):
             self._served[tenant] = self._start(tenant)
         level = self._tiers.get(item.tier)
         if level is None:
@@ -193,6 +193,24 @@ class Turns:
             line = level.lines.get(tenant)
             if line is not None:
                 level.move(line, start, served)
+
+    def join(self, others: "Turns") -> None:
+        """Nobody waits here, but some do in these lines, for the same: their accounts are the right ones."""
+        self._served, self._clock = dict(others._served), others._clock
+
+    def follow(self, others: "Turns", tenant: str) -> None:
+        """The account of a tenant is what it is in those lines."""
+        account = others._served.get(tenant, others._clock)
+        self.charge(tenant, (account - self._start(tenant)) * self._weight(tenant))
+        self._clock = others._clock
+
+    def starts(self, tenant: str, tokens: float) -> float:
+        """The virtual time at which a tenant's next request starts once so many tokens more went to it."""
+        return self._start(tenant) + tokens / self._weight(tenant)
+
+    def waits(self, tenant: str) -> bool:
+        """Whether anybody of a tenant waits."""
+        return any(tenant in level.lines for level in self._tiers.values())
 
     def first(self, tier: int, tenant: str) -> bool:
         """Whether somebody of this tenant and tier who comes now would go before all who wait, or beside its own: may
@@ -272,10 +290,7 @@ class Turns:
     def _start(self, tenant: str) -> float:
         """The virtual time at which a tenant's next request starts."""
         served = self._served.get(tenant, 0.0)
-        return served if served >= self._clock or self._waits(tenant) else self._clock
-
-    def _waits(self, tenant: str) -> bool:
-        return any(tenant in level.lines for level in self._tiers.values())
+        return served if served >= self._clock or self.waits(tenant) else self._clock
 
 
 def _serial(item: Waiting) -> int:
