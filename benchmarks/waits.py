@@ -46,6 +46,7 @@ class Watch:
         self.hints: list[tuple[str, float, float]] = []
         self.gauge: list[tuple[float, float]] = []
         self.levels: list[tuple[float, int]] = []
+        self.retry_after_s = 0.0
 
     def make(self, seed: int) -> Any:
         """The brain to be watched."""
@@ -63,6 +64,8 @@ class Watch:
                 self.ended.setdefault(each.request_id, event.at)
                 if isinstance(each, Dispatch):
                     self._served.add(each.request_id)
+                else:
+                    self.retry_after_s = max(self.retry_after_s, each.retry_after_s)
             elif isinstance(each, Record) and isinstance(each.entry, LevelChanged):
                 self.levels.append((event.at, each.entry.level))
         if isinstance(event, TimerFired) and event.timer == "degrade:" and event.at < self._until:
@@ -133,7 +136,8 @@ def main() -> None:
             play(Scenario(FLEET, Truth(perturb=0.1)), asked, watch.make, seed, None, watch.note)
             watches.append(watch)
             moves = ", ".join(f"{level} at {at:.0f} s" for at, level in watch.levels[:4]) or "none"
-            first.append(f"load {load:g}, seed {seed}: levels {moves}")
+            last = f"{watch.retry_after_s:.0f} s"
+            first.append(f"load {load:g}, seed {seed}: longest Retry-After {last}; levels {moves}")
         for name, pairs in (
             ("as it begins to wait", [watch.told() for watch in watches]),
             ("each second", [watch.hinted() for watch in watches]),
