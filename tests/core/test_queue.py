@@ -347,6 +347,27 @@ def test_queues_for_the_same_replicas_are_charged_together_and_begin_alike() -> 
     assert list(beside) == ["n"]
 
 
+def test_a_queue_in_which_nobody_waits_tells_the_others_nothing() -> None:
+    """Its accounts are of another time: with its clock, those who come would be before all who wait."""
+    beside: dict[str, HoldQueue] = {}
+    idle, busy = (HoldQueue(AdmissionConfig(), lane=lane, beside=beside) for lane in ("m", "n"))
+    idle.push(job("z", tenant="z"), 0.0)
+    idle.release(RequestId("z"), 1.0)
+    for number in range(9):
+        busy.push(job(f"a{number}", tenant="a"), 2.0)
+    for number in range(8):
+        busy.release(RequestId(f"a{number}"), 3.0)
+    now, account = busy.turns.starts("new", 0.0), busy.turns.starts("a", 0.0)
+    assert now == account - 200.0 > 0.0
+    idle.serve("passing", 300.0)
+    assert busy.turns.starts("new", 0.0) == now
+    assert busy.turns.starts("passing", 0.0) == now + 300.0
+    idle.serve("a", 300.0)
+    assert busy.turns.starts("a", 0.0) == account + 300.0
+    idle.push(job("again", tenant="z"), 4.0)
+    assert idle.turns.starts("passing", 0.0) == busy.turns.starts("passing", 0.0)
+
+
 def test_a_replica_that_is_kept_for_another_now_is_kept_for_nobody_else_who_matters_no_more() -> None:
     beside: dict[str, HoldQueue] = {}
     queues = [HoldQueue(AdmissionConfig(), lane=lane, beside=beside) for lane in ("m", "n", "o")]

@@ -275,12 +275,10 @@ class HoldQueue:
 
     def serve(self, tenant: str, tokens: float) -> None:
         """So much is served to a tenant, or a guess about it is mended: it counts wherever others wait for the same.
-        Where it waits itself, it is known what it is owed."""
-        if not self.beside:
-            self.turns.charge(tenant, tokens)
-            return
-        each = {**self.beside, self.lane: self}.values()
-        leads = next((queue.turns for queue in each if queue.turns.waits(tenant)), self.turns)
+        Where it waits itself, it is known what it is owed. (Where nobody waits, accounts are those of another time.)"""
+        each = self.beside.values() or (self,)
+        busy = next(iter(each)).turns
+        leads = next((queue.turns for queue in each if queue.turns.waits(tenant)), busy)
         leads.charge(tenant, tokens)
         for queue in each:
             if queue.turns is not leads:
