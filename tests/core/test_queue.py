@@ -347,6 +347,22 @@ def test_queues_for_the_same_replicas_are_charged_together_and_begin_alike() -> 
     assert list(beside) == ["n"]
 
 
+def test_looking_for_room_costs_nobody_its_turn() -> None:
+    """Bytes that are too many for whoever could go: all stay, and whose turn it was, its turn it is."""
+    queue = HoldQueue(AdmissionConfig(max_queued=4))
+    for name, tier in (("a", -1), ("h", 1), ("h", 1), ("b", -1)):
+        queue.push(job(f"{name}{len(queue)}", tenant=name, tier=tier, body_bytes=10), 0.0)
+    for name in ("h1", "h2"):
+        queue.release(RequestId(name), 1.0)
+    before = names(queue), [queue.turns.starts(name, 0.0) for name in "abh"]
+    assert queue.victims(request("c", tenant="c", tier=2, body_bytes=90), 30) is None
+    assert (names(queue), [queue.turns.starts(name, 0.0) for name in "abh"]) == before
+    found = queue.victims(request("c", tenant="c", tier=2, body_bytes=90), 15)
+    assert found is not None
+    assert [item.job.request.id for item in found] == ["b3", "a0"]
+    assert (names(queue), [queue.turns.starts(name, 0.0) for name in "abh"]) == before
+
+
 def test_a_queue_in_which_nobody_waits_tells_the_others_nothing() -> None:
     """Its accounts are of another time: with its clock, those who come would be before all who wait."""
     beside: dict[str, HoldQueue] = {}

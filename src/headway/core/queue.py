@@ -95,18 +95,12 @@ class HoldQueue:
     def victims(self, request: RequestInfo, excess: int) -> list[Waiting] | None:
         """Who goes so that one more may wait, and so many bytes less are kept; None if not enough would."""
         found: list[Waiting] = []
-        enough = False
-        while not enough:
-            victim = self.turns.dispensable(request.tier, request.tenant)
-            if victim is None:
-                break
-            self.turns.remove(victim)  # while they are chosen
+        for victim in self.turns.dispensable(request.tier, request.tenant):
             found.append(victim)
             excess -= victim.job.request.body_bytes
-            enough = excess <= 0 and len(self._items) - len(found) < self._config.max_queued
-        for item in found:
-            self.turns.add(item)
-        return found if enough else None
+            if excess <= 0 and len(self._items) - len(found) < self._config.max_queued:
+                return found
+        return None
 
     def push(self, job: Job, at: float, due: float = math.inf) -> Waiting:
         """Somebody waits. `due`: the last moment at which it can go and keep its objective."""

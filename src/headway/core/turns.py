@@ -266,26 +266,28 @@ class Turns:
         line = self._tiers[item.tier].lines[item.tenant]
         return bisect_left(line.late, key(item)) + 1 if item.late else len(line.late) + 1
 
-    def dispensable(self, tier: int, tenant: str) -> Waiting | None:
-        """Who goes if there is no room for one more of this tier and tenant: of the lowest tier (not above this one),
-        the last of the tenant that has most for its weight. None if the newcomer is that itself. Whoever waits in the
-        middle of an answer is not dispensable."""
+    def dispensable(self, tier: int, tenant: str) -> Iterator[Waiting]:
+        """Who goes, one after the other, until there is room for one more of this tier and tenant: of the lowest tier
+        (not above this one), the last of the tenant that has most for its weight. Nobody once the newcomer is that
+        itself. Whoever waits in the middle of an answer is not dispensable."""
+        weight = self._weight
         for lowest in reversed(self._descending):
             if lowest > tier:
-                break
+                return
             lines = self._tiers[lowest].lines
-            most = max((line for line in lines.values() if len(line) > line.begun), key=self._crowd, default=None)
-            if most is None:
-                continue
-            if lowest == tier:
-                own = (len(lines[tenant]) if tenant in lines else 0) + 1
-                if most.tenant == tenant or len(most) / self._weight(most.tenant) <= own / self._weight(tenant):
-                    break
-            return max((item for item in most if not item.job.generated), key=_serial)
-        return None
-
-    def _crowd(self, line: Line) -> tuple[float, str]:
-        return len(line) / self._weight(line.tenant), line.tenant
+            own = (len(lines[tenant]) if tenant in lines else 0) + 1
+            able = {name: len(line) - line.begun for name, line in lines.items()}
+            rest: dict[str, list[Waiting]] = {}
+            while any(able.values()):
+                most, crowd = max(
+                    ((count + lines[name].begun) / weight(name), name) for name, count in able.items() if count
+                )
+                if lowest == tier and (crowd == tenant or most <= own / weight(tenant)):
+                    return
+                if crowd not in rest:
+                    rest[crowd] = sorted((item for item in lines[crowd] if not item.job.generated), key=_serial)
+                able[crowd] -= 1
+                yield rest[crowd].pop()
 
     def _start(self, tenant: str) -> float:
         """The virtual time at which a tenant's next request starts."""
