@@ -75,6 +75,17 @@ def test_tenants_take_turns_under_all_names() -> None:
     assert went(house, order[-1], 1) == ["c1"], "b was served more"
 
 
+@pytest.mark.parametrize("model", ["m", "n"])
+def test_what_waits_long_behind_a_higher_tier_rises_whatever_name_that_has(model: str) -> None:
+    house = ready("a", rise_s=10.0)
+    ask(house, "r", 900)
+    ask(house, "low", 900, tier=Tier.LOW, model=model)
+    house.wait(9.0)
+    ask(house, "first", 900)
+    house.wait(9.0)
+    assert went(house, "r", 2) == ["low", "first"], "it counts as ordinary now and came before"
+
+
 def test_a_floor_that_all_reach_makes_no_queue_of_its_own() -> None:
     house = ready("a", facts={"precision": "bf16"}, max_queued=2)
     ask(house, "r", 900)

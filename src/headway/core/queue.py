@@ -1,11 +1,11 @@
 """Those who wait for one pool, and the bounds on that: the second of the two levels of queueing.
 
 In which order they go is settled by tiers, tenants and deadlines (`turns`), or by arrival alone. So that nothing
-starves, whoever waits long behind a higher tier rises by one (never to the highest; who is late for its objective not
-beyond standard, or the late ones would go before all who can still be served well); the first of those who are late is
-overtaken at most `late_bypass` times, then it goes before everybody; and nobody waits longer than `queue_timeout_s`.
-Whoever is first and does not fit is overtaken `bypass_max` times more (`urgent_bypass` times, late or not, if it is of
-a high tier); then one replica (`kept`) is kept for it.
+starves, whoever waits long behind a higher tier, here or in a queue beside, rises by one (never to the highest; who is
+late for its objective not beyond standard, or the late ones would go before all who can still be served well); the
+first of those who are late is overtaken at most `late_bypass` times, then it goes before everybody; and nobody waits
+longer than `queue_timeout_s`. Whoever is first and does not fit is overtaken `bypass_max` times more (`urgent_bypass`
+times, late or not, if it is of a high tier); then one replica (`kept`) is kept for it.
 
 Those who are refused are told when to come back: each is promised a moment of its own, so that they do not come back
 all at once, and find room when they do.
@@ -379,9 +379,10 @@ class HoldQueue:
         count = bisect_right(rises, (at, math.inf))
         risen = rises[:count]
         del rises[:count]
+        highest = max((queue.turns.highest for queue in self.beside.values()), default=0) if risen else 0
         for _, _, item in risen:
             item.rises_at = math.inf
-            if item.tier < min(self.turns.highest, Tier.STANDARD if item.late else _TOP):
+            if item.tier < min(highest, Tier.STANDARD if item.late else _TOP):
                 self.turns.promote(item)
             if item.tier < _TOP:
                 self._rise(item, at)
