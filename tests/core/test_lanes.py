@@ -1,5 +1,7 @@
 """Tiers, turns and bounds among those who wait for the same replicas under several names or at several precisions."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -256,3 +258,29 @@ def test_names_that_come_to_share_replicas_share_turns() -> None:
     serves = {**NAMES, "o": "big"}
     house.tell(ReplicasChanged(house.now, (spec("a", kv_capacity_tokens=1000, serves=serves),)))
     assert released(house.end("s-m-0")) == ["s-o"]
+
+
+def steps_of_a_look(names: int) -> int:
+    """Calls that it takes to let one go while one waits by each of so many names."""
+    house = House(FewestInFlight(binds_late=True), BrainConfig(admission=AdmissionConfig(pace=False)))
+    house.add("a", kv_capacity_tokens=1000, serves={f"m{number}": "m" for number in range(names)})
+    ask(house, "r", 900, model="m0")
+    for number in range(names):
+        ask(house, f"w{number}", 900, model=f"m{number}")
+    count = 0
+
+    def called(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(called)
+    try:
+        out = house.end("r-0")
+    finally:
+        sys.setprofile(None)
+    assert released(out) == ["w0"]
+    return count
+
+
+def test_many_names_cost_a_look_each_and_not_one_for_each_pair() -> None:
+    assert steps_of_a_look(80) < 6 * steps_of_a_look(20) + 100

@@ -156,7 +156,7 @@ class Holding:
         there.)"""
         for look in looks:
             self._keep(look.queue, look.pool, at)
-        admission = self._admission
+        admission, barring = self._admission, list[Look]()
         for look, item in in_turn(looks, at):
             queue, pool, job = look.queue, look.pool, item.job
             among = self._asked(job, pool, replica_id, at)
@@ -165,7 +165,7 @@ class Holding:
                 continue
             if look.bars(item) or admission.over_share(job, pool.replicas):
                 continue
-            among = not_barred(_with_warmest(among, job, pool), item, looks, look)
+            among = not_barred(_with_warmest(among, job, pool), item, barring, look)
             if not among:
                 continue
             avoided = self._avoided(job, pool, at)
@@ -173,6 +173,8 @@ class Holding:
             if choice is None:
                 look.first = False
                 if not any(view.id in avoided for view in among) and _all_suit(job, pool, among):
+                    if look not in barring:
+                        barring.append(look)
                     look.too_big = job.part.peak
                     look.timely_waits = look.timely_waits or not (item.late or job.request.id == queue.kept_for)
                 continue

@@ -67,6 +67,8 @@ def left_by(
             if look.queue.lane == pool.lane:
                 return ()
             views = [v for v in (pool.candidates if views is None else views) if look.pool.candidate(v.id) is None]
+            if not views:
+                break
     return views
 
 
@@ -95,11 +97,15 @@ def in_turn(looks: Sequence[Look], at: float) -> Iterator[tuple[Look, Waiting]]:
             yield look, item
 
 
-def not_barred(views: Sequence[ReplicaView], item: Waiting, looks: Sequence[Look], own: Look) -> Sequence[ReplicaView]:
-    """Those of the views that nobody before it in another queue was refused by."""
-    for look in looks:
+def not_barred(
+    views: Sequence[ReplicaView], item: Waiting, barring: Sequence[Look], own: Look
+) -> Sequence[ReplicaView]:
+    """Those of the views that nobody before it in another queue was refused by. `barring`: where somebody was."""
+    for look in barring:
         if look is not own and look.bars(item):
             views = [view for view in views if look.pool.candidate(view.id) is None]
+            if not views:
+                break
     return views
 
 
