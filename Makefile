@@ -35,7 +35,7 @@ test-vllm: $(STAMP) ## the real-engine suite against two vLLM servers on the CPU
 	HEADWAY_REAL_ENGINE=vllm $(BIN)/python -m pytest tests/real --timeout 600 $(ARGS)
 
 soak: $(STAMP) ## the same cases at full size, half an hour of everything, and a longer fuzz (about an hour)
-	HEADWAY_SOAK=1 $(BIN)/python -m pytest tests/cases tests/gateway tests/wire tests/core/test_prefix.py --timeout 2700 $(ARGS)
+	HEADWAY_SOAK=1 $(BIN)/python -m pytest tests/cases tests/gateway tests/wire tests/core/test_prefix.py tests/core/test_walk.py --timeout 2700 $(ARGS)
 	$(BIN)/python -m fuzz.run --seconds 300
 
 fuzz: $(STAMP) ## mutate inputs of every parser for a minute; findings are kept in tests/corpus
