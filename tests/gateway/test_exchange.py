@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from headway.core.commands import Abort, Command, Dispatch, Hold, Reject, Relay
 from headway.core.events import AttemptFinished, Event, FirstToken, Progress, RequestArrived, RequestCancelled
-from headway.core.ids import AttemptId, ReplicaId, attempt_id
+from headway.core.ids import AttemptId, ReplicaId, RequestId, attempt_id
 from headway.core.outcome import OutcomeKind
 from headway.gateway.config import GatewayConfig, Limits, Timeouts, UpstreamAuth
 from tests.gateway.fakes import (
@@ -664,15 +664,21 @@ def test_a_leaving_client_while_connecting(run: Run) -> None:
     run(main())
 
 
+async def one_held(r: Rig) -> tuple[asyncio.Future[bytes], RequestId]:
+    """One that is asked, and told to wait."""
+    r.brain.arrived = lambda e: [Hold(e.request.id, 1)]
+    waiting = asyncio.ensure_future(r.ask(post(CHAT)))
+    await r.until(lambda: bool(r.brain.requests))
+    (request,) = r.brain.requests
+    return waiting, RequestId(request)
+
+
 def test_held_requests_go_on_when_the_brain_says_so(run: Run) -> None:
     async def main() -> None:
         async with rig(always) as r:
-            r.brain.arrived = lambda e: [Hold(e.request.id, 1)]
-            waiting = asyncio.ensure_future(r.ask(post(CHAT)))
-            await r.until(lambda: bool(r.brain.requests))
-            (request,) = r.brain.requests
+            waiting, request = await one_held(r)
             driver = r.gateway.plane.driver
-            driver.exchanges[request].dispatch(Dispatch(request, attempt_id(request, 0), ReplicaId("r0"), "m"))  # type: ignore[arg-type, index]
+            driver.exchanges[request].dispatch(Dispatch(request, attempt_id(request, 0), ReplicaId("r0"), "m"))
             assert status(await waiting) == 200
             assert r.accesses[0].queued_s > 0
 
@@ -684,12 +690,9 @@ def test_who_is_held_and_refused_in_the_end_was_queued_all_the_time(run: Run) ->
 
     async def main() -> None:
         async with rig(always) as r:
-            r.brain.arrived = lambda e: [Hold(e.request.id, 1)]
-            waiting = asyncio.ensure_future(r.ask(post(CHAT)))
-            await r.until(lambda: bool(r.brain.requests))
-            (request,) = r.brain.requests
+            waiting, request = await one_held(r)
             refusal = Reject(request, 503, "queue_timeout", "Late.", 1.0, shed=True)
-            r.gateway.plane.driver.exchanges[request].reject(refusal)  # type: ignore[index]
+            r.gateway.plane.driver.exchanges[request].reject(refusal)
             assert status(await waiting) == 503
             assert status(await r.ask(post(b"{"))) == 400
             held, unasked = r.accesses

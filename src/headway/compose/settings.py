@@ -14,11 +14,10 @@ from headway.compose.settings_base import LARGEST, Count, ModelName, Port, Secti
 from headway.compose.settings_pressure import Affinity, Degradation, Migration, TenantLimits
 from headway.compose.settings_traffic import Batching, Cors, Limits, Listen, Requests, Timeouts, Upstream
 from headway.compose.texts import hosts
-from headway.coordinate.validate import replica_url
+from headway.coordinate.validate import leads_to, replica_url
 
 TenantName = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 ANY_HOST = frozenset({"0.0.0.0", "[::]"})
-HERE = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class Admin(Section):
@@ -221,11 +220,8 @@ class Settings(Section):
         twice = sorted({url for url in urls if isinstance(url, str) and urls.count(url) > 1})
         if twice:
             raise ValueError(f"replicas: {twice[0]} is listed twice")
-        bound = set(hosts(self.listen.host))
-        names = bound | HERE if bound & (ANY_HOST | HERE) else bound
-        own = {replica_url(f"{scheme}://{name}:{self.listen.port}") for scheme in ("http", "https") for name in names}
         for url in urls:
-            if isinstance(url, str) and url in own:
+            if isinstance(url, str) and leads_to(url, self.listen.host, self.listen.port):
                 raise ValueError(
                     f"replicas: {url} is this gateway's own address (listen.port): requests would go round"
                 )

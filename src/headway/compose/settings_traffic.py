@@ -159,7 +159,8 @@ class Requests(Section):
     )
     inject_usage: Literal["never", "learn", "always"] = Field(
         default="learn",
-        description="Ask engines for a usage report on streams: until the length ratio is learned, or always.",
+        description="Ask engines for a usage report on streams: until the length ratio is learned, or always. One that "
+        "answers 400 or 422 is asked once more without it, until it is known whether it takes the field.",
     )
 
     @model_validator(mode="after")
